@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import nox
@@ -154,19 +153,7 @@ def bench(session: nox.Session) -> None:
     Arguments go to every script: ``--quick`` takes minutes and writes nothing.
     """
     _install(session, "dev", "bench")
-    with tempfile.TemporaryDirectory() as files:  # later benchmarks reuse the exported models
-        for name in (
-            "export_time",
-            "scaling",
-            "memory",
-            "big_model",
-            "graph_size",
-            "optimizers",
-            "latency",
-            "refusals",
-        ):
-            module = f"benchmarks.{name}"
-            session.run("python", "-m", module, "--files", files, *session.posargs)
+    session.run("python", "-m", "benchmarks", *session.posargs)
 
 
 @nox.session

@@ -16,19 +16,15 @@ its dependencies, which are older than those of this package.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import functools
 import json
-import logging
 import os
 import random
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +32,7 @@ import torch
 
 from conformance.judging import judge_export
 from conformance.outcome import Result
-from conformance.workers import Settings, resident_memory, run_cases
+from conformance.workers import Settings, run_cases, serve_chunks
 
 __all__ = ["Chunk", "Counted", "Generated", "draw", "judge"]
 
@@ -113,7 +109,7 @@ def main() -> None:
     chunks = list(counted.unfinished(numbers))
     counted.report = True
     settings = Settings(limit=arguments.limit)
-    run_cases(chunks, settings, arguments.jobs, counted.add, serve_chunks)
+    run_cases(chunks, settings, arguments.jobs, counted.add, serve_chunks(_judge_part))
     sys.stdout.write(json.dumps(counted.found, indent=2) + "\n")
     sys.exit(bool(counted.found["failures"]))
 
@@ -279,22 +275,8 @@ def judge(number: int) -> Judged:
     }
 
 
-def serve_chunks(connection: Connection, settings: Settings) -> None:
-    """Judges chunks in a process of its own, in the form that ``run_cases`` expects."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # ONNX Runtime logs errors
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
-    with contextlib.suppress(EOFError, ConnectionError):
-        while True:
-            chunk, done = connection.recv()
-            for index in range(done, chunk.count):
-                connection.send((index, None))
-                connection.send((index, judge(chunk.first + index)))
-            connection.send((None, resident_memory()))
+def _judge_part(chunk: Chunk, index: int) -> Any:
+    return judge(chunk.first + index)
 
 
 if __name__ == "__main__":

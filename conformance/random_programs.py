@@ -15,25 +15,20 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import dataclasses
 import json
-import logging
-import os
 import random
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from conformance.outcome import Result
-from conformance.workers import Settings, resident_memory, run_cases
+from conformance.workers import Settings, run_cases, serve_chunks
 from tests.properties.check import check, reduce_failure
 from tests.properties.generate import generate
 from tests.properties.programs import Program
@@ -129,7 +124,13 @@ def main() -> None:
         counted.add(chunk, results)
         write_counts()
 
-    run_cases(chunks, Settings(limit=arguments.limit), arguments.jobs, add_counts, serve_chunks)
+    run_cases(
+        chunks,
+        Settings(limit=arguments.limit),
+        arguments.jobs,
+        add_counts,
+        serve_chunks(_judge_part),
+    )
     sys.stdout.write(write_counts())
     sys.exit(bool(counted.failures))
 
@@ -198,21 +199,8 @@ def judge(seed: int, number: int) -> Judged:
     return Judged(dict(checked.sizes), checked.refused)
 
 
-def serve_chunks(connection: Connection, settings: Settings) -> None:
-    """Judges chunks in a process of its own, in the form that ``run_cases`` expects."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    logging.disable(logging.WARNING)
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # ONNX Runtime logs errors
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
-    with contextlib.suppress(EOFError, ConnectionError):
-        while True:
-            chunk, done = connection.recv()
-            for index in range(done, chunk.count):
-                connection.send((index, None))
-                connection.send((index, judge(chunk.seed, chunk.first + index)))
-            connection.send((None, resident_memory()))
+def _judge_part(chunk: Chunk, index: int) -> Any:
+    return judge(chunk.seed, chunk.first + index)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import logging
 import multiprocessing
 import os
 import signal
@@ -17,7 +19,7 @@ from typing import Any
 from conformance.outcome import Result, judge
 from conformance.samples import Case, samples_of
 
-__all__ = ["Settings", "resident_memory", "run_cases"]
+__all__ = ["Settings", "run_cases", "serve_chunks"]
 
 STARTUP = 300.0  # seconds for imports and for drawing the samples
 LARGEST = 3 << 30  # bytes of memory above which a worker is replaced
@@ -49,17 +51,12 @@ def _serve_cases(connection: Connection, settings: Settings) -> None:
     An index without a result announces that its sample begins. The index None ends the case; bytes
     of resident memory come with it.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
-    torch.set_num_threads(1)
     # torch.export captures attention without the fast path. Eager takes that path when no gradient
     # is required, and its answer differs at padded positions.
     torch.backends.mha.set_fastpath_enabled(False)
-    warnings.simplefilter("ignore")
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
+    _prepare()
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             case, first = connection.recv()
@@ -78,10 +75,45 @@ def _work_on(connection: Connection, case: Case, first: int, settings: Settings)
         if index >= first:
             connection.send((index, None))
             connection.send((index, judge(case, sample, settings.exporter, opset)))
-    connection.send((None, resident_memory()))
+    connection.send((None, _resident_memory()))
 
 
-def resident_memory() -> int:
+def serve_chunks(judge_one: Callable[[Any, int], Any]) -> Callable[[Connection, Settings], None]:
+    """Returns the work of a process whose cases are chunks: each has a ``count`` of parts.
+
+    Args:
+        judge_one: Judges one part of a chunk, by its number from 0 on; a function of a module.
+    """
+    return functools.partial(_serve_chunks, judge_one)
+
+
+def _serve_chunks(
+    judge_one: Callable[[Any, int], Any], connection: Connection, settings: Settings
+) -> None:
+    _prepare()
+    logging.disable(logging.WARNING)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            chunk, done = connection.recv()
+            for index in range(done, chunk.count):
+                connection.send((index, None))
+                connection.send((index, judge_one(chunk, index)))
+            connection.send((None, _resident_memory()))
+
+
+def _prepare() -> None:
+    """Leaves interrupts to the parent, uses one thread, and drops what ONNX Runtime prints."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+
+
+def _resident_memory() -> int:
     """Bytes of memory that this process uses."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

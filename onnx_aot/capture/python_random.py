@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["draws_observed"]
+__all__ = ["draws_observed", "state_of_generators"]
 
 
 @contextlib.contextmanager
@@ -19,14 +19,16 @@ def draws_observed() -> Iterator[list[str]]:
     The list is filled on exit. Generators that the model creates itself are not noticed.
     """
     drawn: list[str] = []
-    before = random.getstate(), _numpy_state()
+    before = state_of_generators()
     yield drawn
-    if random.getstate() != before[0]:
-        drawn.append("random")
-    if _numpy_state() != before[1]:
-        drawn.append("numpy.random")
+    now = state_of_generators()
+    drawn.extend(name for name in now if now[name] != before[name])
 
 
-def _numpy_state() -> tuple[Any, ...]:
+def state_of_generators() -> dict[str, Any]:
+    """The states of Python's and numpy's global generators, by the name of the module."""
     name, keys, *rest = np.random.get_state()
-    return (name, np.asarray(keys).tobytes(), *rest)
+    return {
+        "random": random.getstate(),
+        "numpy.random": (name, np.asarray(keys).tobytes(), *rest),
+    }

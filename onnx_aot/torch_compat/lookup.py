@@ -150,6 +150,8 @@ PRIVATE: dict[str, str] = {
     "torch.fx.experimental.symbolic_shapes:is_accessor_node": _NO_COPIES,
     "torch.fx.proxy:CapturedTraceback": _NO_COPIES,
     "torch.utils._python_dispatch:_disable_current_modes": _NO_COPIES,
+    "torch.utils._python_dispatch:_get_current_dispatch_mode_stack": _NO_COPIES,
+    "torch.overrides:_get_current_function_mode_stack": _NO_COPIES,
     "torch:_C._functions.DelayedError": _NO_COPIES,
 }
 """Maps each place to what happens without it. ``tests/torch_compat`` has a case for each."""

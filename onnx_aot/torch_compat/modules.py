@@ -23,5 +23,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
-    """True if functions run before or after a module or one of its submodules."""
+    """True if functions run before or after a module, one of its submodules, or all modules."""
+    everywhere = vars(torch.nn.modules.module)
+    if any(everywhere.get(f"_global{name}") for name in _HOOKS):
+        return True
     return any(vars(part).get(name) for part in module.modules() for name in _HOOKS)

@@ -17,6 +17,7 @@ __all__ = [
     "TensorCopies",
     "can_copy",
     "copy_constant",
+    "has_foreign_modes",
     "is_size_of_tensor",
     "last_node",
     "node_of",
@@ -35,6 +36,8 @@ _NEEDED = (
     "torch.fx.experimental.symbolic_shapes:is_accessor_node",
     "torch.fx.proxy:CapturedTraceback",
     "torch.utils._python_dispatch:_disable_current_modes",
+    "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
+    "torch.overrides:_get_current_function_mode_stack",
     "torch._C:DisableTorchFunction",
     "torch:_C._functions.DelayedError",
 )
@@ -74,6 +77,20 @@ MODULE_CALLS = Patch(
 def can_copy(tracer: Any) -> bool:
     """True if a tracer has the attributes that copies need."""
     return all(hasattr(tracer, name) for name in _OF_TRACER)
+
+
+def has_foreign_modes() -> bool:
+    """True if the user's code has functions or operators of torch do something else."""
+    modes = (
+        *private("torch.overrides:_get_current_function_mode_stack")(),
+        *private("torch.utils._python_dispatch:_get_current_dispatch_mode_stack")(),
+    )
+    places = (type(mode).__module__ for mode in modes)
+    return any(p.partition(".")[0] not in _OWN_MODES or p == _DEVICES for p in places)
+
+
+_OWN_MODES = ("torch", "onnx_aot")
+_DEVICES = "torch.utils._device"  # of ``with torch.device(...)``, which users may put anywhere
 
 
 def traced_module(module: torch.nn.Module, tracer: Any) -> torch.nn.Module:

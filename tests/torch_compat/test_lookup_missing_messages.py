@@ -148,6 +148,8 @@ _COPIES = (
     "torch.fx.experimental.proxy_tensor:track_tensor",
     "torch.fx.experimental.symbolic_shapes:is_accessor_node",
     "torch.utils._python_dispatch:_disable_current_modes",
+    "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
+    "torch.overrides:_get_current_function_mode_stack",
     "torch:_C._functions.DelayedError",
 )
 

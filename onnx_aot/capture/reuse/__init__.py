@@ -11,9 +11,10 @@ attributes that all layers share. That is checked for each call that is traced:
 * Attributes that differ between the layers are watched (``state.py``). One that was read has to be
   equal in the layers that share a copy.
 * A call that writes Python state, changes a container among its arguments, draws random numbers
-  with Python, reads a number from a tensor, writes to a tensor from outside, or uses a tensor that
-  is neither an argument nor its own weight, is never copied (``parts.py``).
-* Objects and globals that the layers share have the same contents as when they were traced.
+  with Python or numpy, reads a number from a tensor, writes to a tensor from outside, or uses a
+  tensor that is neither an argument nor its own weight, is never copied (``parts.py``).
+* All other attributes, and objects, globals and closures that the code can reach, have the same
+  contents as when the call was traced (``surroundings.py``).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.
 
 @dataclasses.dataclass(frozen=True)
 class _Shape:
-    """What modules have in common that are alike: class, weights and submodules.
+    """Common traits of modules that are alike: class, weights and submodules.
 
     Attributes:
         kind: The class.

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.capture.reuse.alike import Alike, Attribute, are_equal
-from onnx_aot.capture.reuse.exchanges import Exchanges
+from onnx_aot.capture.reuse.alike import Alike, Attribute
+from onnx_aot.capture.reuse.exchanges import Exchanges, unwrap_own
 from onnx_aot.capture.reuse.parts import (
     Operands,
     Part,
@@ -22,19 +22,20 @@ from onnx_aot.capture.reuse.parts import (
 )
 from onnx_aot.capture.reuse.splicing import Position, describe_difference, splice
 from onnx_aot.capture.reuse.state import (
-    Surroundings,
+    Attributes,
     Writes,
     context_of,
     reads_watched,
     submodules,
-    values_of,
     weights_of,
 )
+from onnx_aot.capture.reuse.surroundings import Surroundings
 from onnx_aot.capture.reuse.usage import Usage
 from onnx_aot.capture.sizes.known_values import KnownValues
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import (
     can_copy,
+    has_foreign_modes,
     has_hooks,
     last_node,
     nodes_after,
@@ -47,9 +48,12 @@ __all__ = ["Reuse"]
 
 logger = logging.getLogger(__name__)
 
-_FEWEST_NODES = 4  # a copy of fewer takes as long as tracing them
+# Calls of fewer nodes cannot be told from those that do what torch hides from the tracer, such as
+# reading a constant; a copy would take as long as tracing them.
+_FEWEST_NODES = 4
 _TOO_SMALL = "it has few nodes"
-_MOST_TRIES = 6  # calls of one kind that are compared before it is given up
+_MOST_TRIES = 6  # calls with alike arguments that are compared before these are given up
+_MOST_GROUPS = 12  # different arguments of one kind of module, none of which were copied
 
 
 @dataclasses.dataclass
@@ -60,7 +64,8 @@ class _Sample:
         part: What it recorded.
         position: Where it took place.
         gradients: Which of its arguments require a gradient.
-        read: Attributes that it read, in which modules that are alike differ, with the values.
+        attributes: Attributes of the module before the call.
+        ignored: Attributes in which modules that are alike differ, and that it did not read.
         surroundings: Values outside of the module at the time.
         counts: How often it called modules, by path, and functions of torch.
         is_confirmed: Whether an equal part was recorded for another call.
@@ -69,7 +74,8 @@ class _Sample:
     part: Part
     position: Position
     gradients: tuple[bool, ...]
-    read: dict[Attribute, Any]
+    attributes: Attributes
+    ignored: frozenset[Attribute]
     surroundings: dict[Any, Any]
     counts: tuple[Counter[str], Counter[Any]]
     is_confirmed: bool = False
@@ -105,6 +111,9 @@ class _Call:
         module: The module.
         given: The arguments.
         operands: What it works on.
+        attributes: The module's attributes.
+        surroundings: Values outside of the module that it may read.
+        position: Where it takes place.
         trace: Makes the call.
     """
 
@@ -112,6 +121,9 @@ class _Call:
     module: torch.nn.Module
     given: Any
     operands: Operands
+    attributes: Attributes
+    surroundings: dict[Any, Any]
+    position: Position
     trace: Callable[[], Any]
 
 
@@ -134,23 +146,24 @@ class Reuse:
         self._root, self._known, self._only_compares = root, known, only_compares
         self.failed = False
         self._alike: Alike | None = None
+        self._is_off = False
         self._tracer: Any = None
         self._is_recording = False
         self._called: Counter[int] = Counter()
         self._groups: dict[Any, _Group] = {}
         self._unsuitable: set[int] = set()
-        self._refused: list[tuple[str, int, int, str]] = []
+        self._refused: list[Usage] = []
 
     @property
     def usage(self) -> list[Usage]:
-        """What became of the calls that were copied, or could not be."""
+        """The calls that were copied, or could not be."""
         groups = [
             group
             for group in self._groups.values()
             if group.copied or group.reason not in ("", _TOO_SMALL)
         ]
         found = [Usage(g.name, g.tries, g.copied, g.reason) for g in groups]
-        return found + [Usage(*refused) for refused in self._refused]
+        return found + self._refused
 
     def call(
         self,
@@ -165,7 +178,7 @@ class Reuse:
         Raises:
             CaptureError: A copy would have differed, and all calls are compared.
         """
-        if self._is_recording or not self._is_outermost(tracer):
+        if self._is_recording or not self._is_outermost(tracer) or has_foreign_modes():
             return trace()
         module = traced_module(module, tracer)
         number = self._find(module)
@@ -175,31 +188,34 @@ class Reuse:
             path = tracer.path_of_module(module)
             operands = describe_operands(args, kwargs, dict(weights_of(module)), tracer)
         except UnsuitableError as error:
-            self._unsuitable.add(number)
-            self._refused.append((type(module).__name__, 0, 0, str(error)))
+            self._refuse(number, module, str(error))
             return trace()
         except NameError:  # not a part of the model
             return trace()
         group = self._find_group(number, module, operands)
-        if group.reason:
+        if group is None or group.reason:
             return trace()
-        call = _Call(number, module, (args, kwargs), operands, trace)
         position = Position.now(tracer, path, users_lines(tracer))
-        surroundings = group.surroundings.read()
+        held = Attributes(module), group.surroundings.read()
+        call = _Call(number, module, (args, kwargs), operands, *held, position, trace)
         for sample in group.samples:
-            if sample.is_confirmed and _fits(sample, call, surroundings):
+            if sample.is_confirmed and _fits(sample, call):
                 group.copied += 1
                 if self._only_compares:
-                    return self._compare(sample, call, position)
-                return self._splice(sample, call, position)
+                    return self._compare(sample, call)
+                return self._splice(sample, call)
         group.tries += 1
-        result, reason, traced = self._record(call, position, surroundings)
+        result, reason, traced = self._record(call)
         if traced is not None:
             self._add(group, traced)
         if reason:
             group.reason = reason
             self._unsuitable.add(number)
         return result
+
+    def _refuse(self, number: int, module: torch.nn.Module, reason: str) -> None:
+        self._unsuitable.add(number)
+        self._refused.append(Usage(type(module).__name__, 0, 0, reason))
 
     def _is_outermost(self, tracer: Any) -> bool:
         if self._tracer is None and can_copy(tracer):
@@ -209,25 +225,38 @@ class Reuse:
     def _find(self, module: torch.nn.Module) -> int | None:
         """The number of modules that are alike; None if they are not called often enough."""
         if self._alike is None:
-            self._alike = Alike(self._root)
+            try:
+                self._alike = Alike(self._root)
+            except Exception:  # a module that is no module in all respects; nothing is lost
+                logger.warning("layers that repeat are not looked for", exc_info=True)
+                self._is_off = True
+        if self._is_off or self._alike is None:
+            return None
         number = self._alike.find(module)
         if number is None or number in self._unsuitable or not _has_several_nodes(module):
             return None
         self._called[number] += 1
         return number if max(self._alike.count(number), self._called[number]) > 2 else None
 
-    def _find_group(self, number: int, module: torch.nn.Module, operands: Operands) -> _Group:
+    def _find_group(
+        self, number: int, module: torch.nn.Module, operands: Operands
+    ) -> _Group | None:
+        """The group of a call; None if these modules are never called with alike arguments."""
         key = (number, context_of(), operands.key)
         group = self._groups.get(key)
         if group is None:
             assert self._alike is not None
+            others = [other for (kind, *_), other in self._groups.items() if kind == number]
+            if len(others) >= _MOST_GROUPS and not any(other.copied for other in others):
+                self._refuse(number, module, "its arguments differ from call to call")
+                return None
             surroundings = Surroundings(module, self._alike.differing(number))
             group = self._groups[key] = _Group(type(module).__name__, surroundings)
         return group
 
-    def _splice(self, sample: _Sample, call: _Call, position: Position) -> Any:
+    def _splice(self, sample: _Sample, call: _Call) -> Any:
         tracer = self._tracer
-        origin = sample.position
+        origin, position = sample.position, call.position
         owners = dict(submodules(call.module))
 
         def find(attribute: Attribute) -> Any:
@@ -247,26 +276,24 @@ class Reuse:
             tracer.torch_fn_counts[function] = tracer.torch_fn_counts.get(function, 0) + count
         return result
 
-    def _compare(self, sample: _Sample, call: _Call, position: Position) -> Any:
+    def _compare(self, sample: _Sample, call: _Call) -> Any:
         """Traces a call that could be copied.
 
         Raises:
             CaptureError: It is not what the copy would have been.
         """
-        result, reason, traced = self._record(call, position, sample.surroundings)
+        result, reason, traced = self._record(call)
         if traced is not None:
-            reason = describe_difference(sample.part, traced.part, sample.position, position)
+            reason = describe_difference(sample.part, traced.part, sample.position, call.position)
         if reason:
             raise CaptureError(
-                f"the call of {position.path} ({type(call.module).__name__}) differs from its "
+                f"the call of {call.position.path} ({type(call.module).__name__}) differs from its "
                 f'copy: {reason}. Export with reuse="off", which traces all calls, and report '
                 "this model"
             )
         return result
 
-    def _record(
-        self, call: _Call, position: Position, surroundings: dict[Any, Any]
-    ) -> tuple[Any, str, _Sample | None]:
+    def _record(self, call: _Call) -> tuple[Any, str, _Sample | None]:
         """Traces a call, and returns its result, why it cannot be copied, and what it recorded."""
         assert self._alike is not None
         tracer, module = self._tracer, call.module
@@ -280,7 +307,7 @@ class Reuse:
         self._is_recording = True
         try:
             with reads_watched(module, differing, bool(objects)) as reads, exchanges.watching():
-                result = call.trace()
+                result = unwrap_own(call.trace())
         except TypeError:  # perhaps of a function that takes an int, and not an ``Own``
             self.failed = bool(objects and differing)
             raise
@@ -297,27 +324,31 @@ class Reuse:
         except UnsuitableError as error:
             return result, str(error), None
         except Exception as error:  # what was traced is right nevertheless
-            logger.warning("a call of %s was not recorded", position.path, exc_info=True)
+            logger.warning("a call of %s was not recorded", call.position.path, exc_info=True)
             return result, f"it could not be recorded ({type(error).__name__})", None
         if any(self._known.is_known(tensor, tracer) for tensor in part.tensors):
             return result, "it returns a tensor whose value is known", None
         if len(part.nodes) < _FEWEST_NODES:
             return result, _TOO_SMALL, None
-        read = values_of(module, frozenset(reads))
         counts = Counter(tracer.num_calls) - before[0], Counter(tracer.torch_fn_counts) - before[1]
-        return (
-            result,
-            "",
-            _Sample(part, position, call.operands.gradients, read, surroundings, counts),
+        sample = _Sample(
+            part,
+            call.position,
+            call.operands.gradients,
+            call.attributes,
+            differing - reads,
+            call.surroundings,
+            counts,
         )
+        return result, "", sample
 
     def _add(self, group: _Group, sample: _Sample) -> None:
         for i, other in enumerate(group.samples):
             if (
                 other.part.form == sample.part.form
                 and other.surroundings == sample.surroundings
-                and other.read.keys() == sample.read.keys()
-                and all(are_equal(other.read[key], sample.read[key]) for key in other.read)
+                and other.ignored == sample.ignored
+                and other.attributes.agree(sample.attributes, sample.ignored)
             ):
                 sample.is_confirmed = True
                 group.samples[i] = sample
@@ -327,15 +358,13 @@ class Reuse:
             group.reason = "its calls differ"
 
 
-def _fits(sample: _Sample, call: _Call, surroundings: dict[Any, Any]) -> bool:
+def _fits(sample: _Sample, call: _Call) -> bool:
     """True if a call adds what a recorded one did."""
-    if sample.surroundings != surroundings or sample.gradients != call.operands.gradients:
-        return False
-    if has_hooks(call.module):
-        return False
-    own = values_of(call.module, frozenset(sample.read))
-    return own.keys() == sample.read.keys() and all(
-        are_equal(own[key], value) for key, value in sample.read.items()
+    return (
+        sample.gradients == call.operands.gradients
+        and not has_hooks(call.module)
+        and sample.surroundings == call.surroundings
+        and sample.attributes.agree(call.attributes, sample.ignored)
     )
 
 

@@ -20,7 +20,7 @@ import torch.fx
 from onnx_aot.capture.reuse.alike import Attribute
 from onnx_aot.torch_compat import last_node, pytree, restored
 
-__all__ = ["Exchange", "Exchanges", "Own", "flatten", "is_object"]
+__all__ = ["Exchange", "Exchanges", "Own", "flatten", "is_object", "unwrap_own"]
 
 _CONTAINERS = (list, tuple, dict, OrderedDict, set, frozenset)
 
@@ -62,6 +62,15 @@ class Own:
     def __getattr__(self, name: str) -> Any:
         self._used(self.attribute)
         return getattr(self.value, name)
+
+
+def unwrap_own(result: Any) -> Any:
+    """Returns a result of a part with the numbers that ``Own`` stands for, which are used then."""
+    leaves, structure = flatten(result)
+    if not any(type(leaf) is Own for leaf in leaves):
+        return result
+    plain = [int(leaf) if type(leaf) is Own else leaf for leaf in leaves]
+    return pytree.tree_unflatten(plain, structure)
 
 
 def _forward(name: str) -> Callable[..., Any]:

@@ -40,7 +40,7 @@ class UnsuitableError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Operands:
-    """What a call of a module works on, as it was before the call.
+    """Arguments and weights of a call of a module, as they were before the call.
 
     Attributes:
         tensors: The tensors among the arguments in order, each once.
@@ -94,9 +94,17 @@ def describe_operands(
             key.append((numbers[id(leaf)], shared, describe_tensor(leaf)))
     if len({id(held) for held in objects}) < len(objects):
         raise UnsuitableError("two arguments are one object")
-    same: dict[int, int] = {}  # which of the tensors are one and the same
-    tied = tuple(same.setdefault(id(tensor), len(same)) for tensor in (*tensors, *weights.values()))
     found = {name: node_of(tensor, tracer) for name, tensor in weights.items()}
+    same: dict[Any, int] = {}  # which of the tensors, and of their nodes, are one and the same
+    tied = tuple(
+        (same.setdefault(id(tensor), len(same)), same.setdefault(node, len(same)))
+        for tensor, node in (
+            *zip(tensors, nodes, strict=True),
+            *((weights[name], found[name]) for name in weights),
+        )
+    )
+    kinds = tuple((n, type(w), w.dtype, w.device, w.requires_grad) for n, w in weights.items())
+    sizes = tuple(tuple(map(_expression, w.shape)) for w in weights.values())
     return Operands(
         tuple(tensors),
         tuple(nodes),
@@ -104,7 +112,7 @@ def describe_operands(
         tuple(objects),
         weights,
         {name: node for name, node in found.items() if node is not None},
-        (structure, tuple(key), tied),
+        (structure, tuple(key), tied, kinds, sizes),
     )
 
 
@@ -134,7 +142,7 @@ def _expression(number: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """What one call of a module did.
+    """Steps and results of one call of a module.
 
     Attributes:
         steps: The nodes that it added to the graph, without those that only read sizes of tensors,

@@ -32,7 +32,7 @@ __all__ = ["Position", "SpliceError", "describe_difference", "splice"]
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-    """Where in the model a call takes place.
+    """Place in the model where a call is made.
 
     Attributes:
         path: The module's path.
@@ -259,7 +259,7 @@ class _Splicer:
 
 
 def describe_difference(part: Part, traced: Part, origin: Position, here: Position) -> str:
-    """What differs between the copy of a part and the same call traced; empty if nothing does."""
+    """Returns the difference between a copy and the same call traced; empty if there is none."""
     placement = _Placement(origin, here)
     for i, (code, own_code) in enumerate(zip(part.form[0], traced.form[0], strict=False)):
         if code != own_code:
@@ -286,7 +286,7 @@ class _Placement:
         self._texts: dict[str, str] = {}
 
     def move(self, meta: Mapping[str, Any]) -> dict[str, Any]:
-        """What a copy of a node with this metadata records."""
+        """Returns the metadata of a copy of a node with this metadata."""
         shared = (list, dict)  # later passes may extend them
         moved = {k: copy.copy(v) if isinstance(v, shared) else v for k, v in meta.items()}
         if "nn_module_stack" in meta:

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import sys
-from collections.abc import Iterator, Mapping
-from types import FunctionType, ModuleType
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import torch
 
 from onnx_aot.capture.module_state import Snapshot
-from onnx_aot.capture.reuse.alike import Attribute
+from onnx_aot.capture.python_random import state_of_generators
+from onnx_aot.capture.reuse.alike import Attribute, are_equal
 from onnx_aot.capture.reuse.exchanges import Own
 from onnx_aot.torch_compat import REGISTRIES, registered_in, restored
 
 __all__ = [
-    "Surroundings",
+    "Attributes",
     "Writes",
     "context_of",
     "reads_watched",
     "submodules",
-    "values_of",
     "weights_of",
 ]
 
-_LONGEST = 1000  # containers with more items, such as vocabularies, are compared by length
-_VALUES = (bool, int, float, complex, str, bytes, type(None))
+_LONGEST = 1000  # containers with more items, such as vocabularies, are compared as objects
 
 
 def submodules(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -35,14 +32,50 @@ def submodules(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]
     yield from module.named_modules(remove_duplicate=False)
 
 
-def values_of(module: torch.nn.Module, attributes: frozenset[Attribute]) -> dict[Attribute, Any]:
-    """The values of attributes of a part; those that it does not have are left out."""
-    owners = dict(submodules(module))
-    return {
-        (path, name): vars(owners[path])[name]
-        for path, name in attributes
-        if path in owners and name in vars(owners[path])
-    }
+class Attributes:
+    """Classes and attributes of a part and its submodules, as they were at one time.
+
+    The caller of a part may set an attribute for one call, and set it back afterwards.
+
+    Args:
+        module: The part.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._held: dict[str, tuple[type, dict[str, Any]]] = {
+            path: (type(part), _attributes(part)) for path, part in submodules(module)
+        }
+
+    def agree(self, other: Attributes, ignored: Set[Attribute]) -> bool:
+        """True if two parts have the same attributes, but for some that may differ."""
+        left, right = self._held, other._held
+        return left.keys() == right.keys() and all(
+            left[path][0] is right[path][0]
+            and _agree(left[path][1], right[path][1], {n for p, n in ignored if p == path})
+            for path in left
+        )
+
+
+def _attributes(module: torch.nn.Module) -> dict[str, Any]:
+    return {n: _copy(value) for n, value in vars(module).items() if n not in REGISTRIES}
+
+
+def _agree(left: dict[str, Any], right: dict[str, Any], ignored: set[str]) -> bool:
+    return all(
+        name in left and name in right and are_equal(left[name], right[name])
+        for name in left.keys() | right.keys()
+        if name not in ignored
+    )
+
+
+def _copy(value: Any, depth: int = 3) -> Any:
+    """Copies containers, whose contents may change."""
+    kind = type(value)
+    if kind not in (list, tuple, dict, set) or not depth or len(value) > _LONGEST:
+        return value
+    if kind is dict:
+        return {key: _copy(item, depth - 1) for key, item in value.items()}
+    return kind(value) if kind is set else kind(_copy(item, depth - 1) for item in value)
 
 
 @contextlib.contextmanager
@@ -102,11 +135,11 @@ class Writes:
         self._saved = [(part, Snapshot(part, elements=False)) for part in module.modules()]
         self._classes = {type(part): dict(vars(type(part))) for part, _ in self._saved}
         self._arguments = [(held, held.copy()) for held in _containers(arguments)]
-        self._random = random.getstate()
+        self._generators = state_of_generators()
         self._context = context_of()
 
     def describe(self) -> str | None:
-        """What was written, or None."""
+        """Returns the first write that is found, or None."""
         for part, snapshot in self._saved:
             for name in snapshot.list_changes(part):
                 return f"it assigns {type(part).__name__}.{name}"
@@ -115,8 +148,8 @@ class Writes:
                 return f"it assigns an attribute of the class {kind.__name__}"
         if any(_items(held) != _items(before) for held, before in self._arguments):
             return "it changes a list or dict among its arguments"
-        if random.getstate() != self._random:
-            return "it draws random numbers with Python"
+        if state_of_generators() != self._generators:
+            return "it draws random numbers with Python or numpy"
         if context_of() != self._context:
             return "it leaves gradients or autocast switched on or off"
         return None
@@ -145,74 +178,12 @@ def context_of() -> tuple[Any, ...]:
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        torch.is_autocast_enabled("cpu"),
-        torch.get_autocast_dtype("cpu"),
-        torch.is_autocast_enabled("cuda"),
+        *((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _DEVICES),
         torch.get_default_dtype(),
     )
 
 
-class Surroundings:
-    """Values outside of modules that alike parts may read: shared objects and globals.
-
-    A counter that the caller keeps in a configuration or a global, and that a part reads, would
-    make the part differ from call to call.
-
-    Args:
-        module: One of the parts.
-        differing: Attributes that parts do not share.
-    """
-
-    def __init__(self, module: torch.nn.Module, differing: frozenset[Attribute]) -> None:
-        self._objects: dict[int, Any] = {}
-        self._globals: dict[tuple[int, str], Mapping[str, Any]] = {}
-        for path, part in submodules(module):
-            for name, value in vars(part).items():
-                if name not in REGISTRIES and (path, name) not in differing:
-                    self._note(value)
-            for kind in type(part).__mro__:
-                if kind is not object and not kind.__module__.startswith("torch."):
-                    self._note_functions(kind)
-
-    def _note(self, value: Any) -> None:
-        if isinstance(value, (type, FunctionType, ModuleType, torch.Tensor, torch.nn.Module)):
-            return
-        if isinstance(value, (list, dict, set)) or hasattr(value, "__dict__"):
-            self._objects[id(value)] = value
-
-    def _note_functions(self, kind: type) -> None:
-        for value in vars(kind).values():
-            function = getattr(value, "__func__", value)
-            if isinstance(function, FunctionType):
-                held = function.__globals__
-                for name in function.__code__.co_names:
-                    if not isinstance(held.get(name), (type, FunctionType, ModuleType)):
-                        self._globals[id(held), name] = held
-
-    def read(self) -> dict[Any, Any]:
-        """The values now, to be compared with those at another time."""
-        found: dict[Any, Any] = {key: _summarize(value) for key, value in self._objects.items()}
-        for (key, name), held in self._globals.items():
-            if name in held:
-                found[key, name] = _summarize(held[name])
-        return found
-
-
-def _summarize(value: Any, depth: int = 2) -> Any:
-    if isinstance(value, _VALUES):
-        return (type(value).__name__, repr(value))
-    if isinstance(value, (dict, list, tuple)) and len(value) > _LONGEST:
-        return (id(value), len(value))
-    if depth and isinstance(value, dict):
-        return {key: _summarize(item, depth - 1) for key, item in value.items()}
-    if depth and isinstance(value, (list, tuple)):
-        return [_summarize(item, depth - 1) for item in value]
-    if isinstance(value, set):
-        return len(value)
-    attributes = getattr(value, "__dict__", None)
-    if depth == 2 and isinstance(attributes, dict):
-        return (id(value), {name: _summarize(item, 1) for name, item in attributes.items()})
-    return id(value)
+_DEVICES = ("cpu", "cuda")
 
 
 def weights_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

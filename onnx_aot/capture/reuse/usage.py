@@ -10,7 +10,7 @@ __all__ = ["Usage", "describe_reuse"]
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """What became of alike calls of modules of one class.
+    """Counts of alike calls of modules of one class.
 
     Attributes:
         kind: The class.

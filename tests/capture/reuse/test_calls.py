@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
+import numpy as np
 import pytest
 import torch
 
@@ -196,5 +198,191 @@ class _ReadsGiven(Block):
 
 def test_a_tensor_that_is_no_argument_is_noticed():
     model, x = _Outside(_ReadsGiven).eval(), torch.randn(2, 8)
+    program = onnx_aot.export(model, (x,))
+    torch.testing.assert_close(program(x)[0], model(x))
+
+
+class _ByFlagOfCaller(Stack):
+    """Sets an attribute of a block for its call only."""
+
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            layer.flag = i == 5
+            x = layer(x)
+            layer.flag = False
+        return x
+
+
+class _ReadsFlag(Block):
+    flag = False
+
+    def forward(self, x):
+        return super().forward(x) * (3.0 if self.flag else 1.0)
+
+
+class _ByClass(Block):
+    factor = 1.0
+
+    def forward(self, x):
+        return super().forward(x) * self.factor
+
+
+class _ByClassOfCaller(Stack):
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            type(layer).factor = 3.0 if i == 5 else 1.0
+            x = layer(x)
+        return x
+
+
+class _Training(Stack):
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            layer.training = i == 5
+            x = layer(x)
+            layer.training = False
+        return x
+
+
+def test_an_attribute_that_the_caller_sets_is_noticed():
+    for model in (
+        _ByFlagOfCaller(_ReadsFlag, 8),
+        _ByClassOfCaller(_ByClass, 8),
+        _Training(_ByTraining, 8),
+    ):
+        x = torch.randn(2, 8)
+        program = onnx_aot.export(model.eval(), (x,))
+        torch.testing.assert_close(program(x)[0], model(x))
+
+
+class _TwoArguments(torch.nn.Module):
+    def __init__(self, index):
+        super().__init__()
+        self.block = Block(index)
+
+    def forward(self, x, y):
+        return self.block(x) + y.sin() * 0.5
+
+
+class _OneNode(Stack):
+    """Gives one value as two tensors to all blocks but one."""
+
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            other = x.cos() if i == 5 else torch.zeros(2, 8)
+            if i != 5:
+                other.data = x
+            x = layer(x, other)
+        return x
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_two_tensors_of_one_node_are_told_from_two_nodes():
+    model, x = _OneNode(_TwoArguments, 8).eval(), torch.randn(2, 8)
+    program = onnx_aot.export(model, (x,))
+    torch.testing.assert_close(program(x)[0], model(x))
+
+
+def _count_in_a_helper():
+    _CALLS["count"] += 1
+    return float(_CALLS["count"])
+
+
+class _ByHelper(Block):
+    def forward(self, x):
+        return super().forward(x) * _count_in_a_helper()
+
+
+def _with_cell():
+    calls = 0
+
+    class ByCell(Block):
+        def forward(self, x):
+            nonlocal calls
+            calls += 1
+            return super().forward(x) * (3.0 if calls == 5 else 1.0)
+
+        @staticmethod
+        def reset():
+            nonlocal calls
+            calls = 0
+
+    return ByCell
+
+
+class _ByNumpy(Block):
+    def forward(self, x):
+        return super().forward(x) * float(np.random.rand())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", [_ByHelper, _with_cell(), _ByNumpy], ids=lambda k: k.__name__)
+def test_state_outside_of_modules_is_noticed(kind):
+    model, x = Stack(kind, 8).eval(), torch.randn(2, 8)
+    outcomes = []
+    for reuse in ("auto", "off"):
+        np.random.seed(0)
+        _CALLS["count"] = 0
+        getattr(kind, "reset", int)()
+        outcomes.append(onnx_aot.export(model, (x,), reuse=reuse)(x)[0])
+    torch.testing.assert_close(*outcomes, rtol=0, atol=0)
+
+
+def test_global_hooks_and_modes_are_noticed():
+    seen = []
+
+    def scale(module, args, result):
+        if isinstance(module, Block):
+            seen.append(module)
+            return result * (3.0 if len(seen) == 5 else 1.0)
+        return None
+
+    model, x = Stack(depth=8).eval(), torch.randn(2, 8)
+    handle = torch.nn.modules.module.register_module_forward_hook(scale)
+    try:
+        program = onnx_aot.export(model, (x,))
+        seen.clear()
+        expected = model(x)
+    finally:
+        handle.remove()
+    torch.testing.assert_close(program(x)[0], expected)
+
+
+class _Doubling(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result * 2 if func is torch.relu else result
+
+
+class _InMode(Stack):
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            with _Doubling() if i == 5 else contextlib.nullcontext():
+                x = layer(x)
+        return x
+
+
+def test_a_mode_around_one_layer_is_noticed():
+    model, x = _InMode(depth=8).eval(), torch.randn(2, 8)
+    program = onnx_aot.export(model, (x,))
+    torch.testing.assert_close(program(x)[0], model(x))
+
+
+def test_steps_of_a_cell_whose_arguments_differ_are_given_up():
+    """Each step reads another part of the sequence, so no two calls are alike."""
+
+    class Steps(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = torch.nn.GRUCell(8, 8)
+            self.block = Block(0)
+
+        def forward(self, x):
+            h = x[0]
+            for step in x:
+                h = self.block(self.cell(step, h))
+            return h
+
+    model, x = Steps().eval(), torch.randn(30, 2, 8)
     program = onnx_aot.export(model, (x,))
     torch.testing.assert_close(program(x)[0], model(x))

@@ -98,6 +98,27 @@ def test_layers_whose_code_depends_on_index_or_cache_are_right(kind):
     _compare(_Cached(kind).eval(), torch.randn(2, 8))
 
 
+class _Returning(_Layer):
+    def forward(self, x, cache=None):
+        return super().forward(x, cache=cache), self.index
+
+
+class _Indexed(Stack):
+    """Uses the index that each layer returns."""
+
+    def forward(self, x):
+        cache = _Cache()
+        for i, layer in enumerate(self.layers):
+            x, index = layer(x, cache=cache)
+            assert type(index) is int
+            x = x * (10.0 if index != i else 1.0) + index
+        return x
+
+
+def test_an_index_that_a_layer_returns_is_its_own():
+    _compare(_Indexed(_Returning).eval(), torch.randn(2, 8))
+
+
 class _Refusing(_Layer):
     """Gives its index to a function that takes nothing but an int."""
 

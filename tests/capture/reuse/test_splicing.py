@@ -154,7 +154,7 @@ def test_results_of_copies_can_be_written_to():
     torch.testing.assert_close(program(x)[0], model(x))
 
 
-class _Autocast(torch.nn.Module):
+class _WithRegion(torch.nn.Module):
     def __init__(self, index):
         super().__init__()
         self.block = Block(0)
@@ -166,7 +166,7 @@ class _Autocast(torch.nn.Module):
 
 
 def test_regions_without_gradients_are_copied_or_traced():
-    model = Stack(_Autocast)
+    model = Stack(_WithRegion)
     x = torch.randn(2, 8)
     program = _export(model, x)
     assert _graph(program) == _graph(_export(model, x, "off"))

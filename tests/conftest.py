@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Any
@@ -41,6 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
         given = config.option.markexpr
         config.option.markexpr = f"smoke and ({given})" if given else "smoke"
+    # pytest collects what loggers record that do not propagate, for which torch walks the stack
+    # each time that it asks for a size.
+    logging.getLogger("torch.__trace").propagate = True
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m smoke is evaluated
@@ -89,4 +93,4 @@ def pytest_terminal_summary(
 
 @pytest.fixture(autouse=True)
 def _reproducible() -> None:
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed also asks each kind of device

@@ -13,6 +13,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.pytrees.containers import INPUTS, register_containers, wrap_constants
+from onnx_aot.pytrees.structures import input_structure
 from onnx_aot.torch_compat import pytree
 
 __all__ = [
@@ -242,7 +243,7 @@ def arguments_of_program(program: torch.export.ExportedProgram) -> Arguments:
         for spec in program.graph_signature.input_specs
         if spec.kind == InputKind.USER_INPUT
     ]
-    args, kwargs = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+    args, kwargs = pytree.tree_unflatten(leaves, input_structure(program))
     signature = program.module_call_graph[0].signature
     names = list(getattr(signature, "forward_arg_names", None) or ())
     if len(names) < len(args):  # inputs taken by *args have no names

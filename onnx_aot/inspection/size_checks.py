@@ -15,6 +15,7 @@ from onnx_aot.inspection.declared_sizes import DeclaredInputs
 from onnx_aot.inspection.resized_inputs import Sample, SizedInputs
 from onnx_aot.metadata.keys import CHECK
 from onnx_aot.pytrees.containers import wrap_constants
+from onnx_aot.pytrees.structures import input_structure
 from onnx_aot.torch_compat import (
     pytree,
     size_conditions,
@@ -87,7 +88,7 @@ def flat_inputs(
 
 def _in_order(captured: torch.export.ExportedProgram, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword inputs in the order in which they were captured."""
-    structure = captured.call_spec.in_spec
+    structure = input_structure(captured)
     order = list(structure.children()[1].context or ()) if structure is not None else []
     return {name: kwargs[name] for name in (*order, *kwargs) if name in kwargs}
 

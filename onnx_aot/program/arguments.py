@@ -18,6 +18,7 @@ from onnx_aot.pytrees.containers import (
     same_constant,
     unwrap_constants,
 )
+from onnx_aot.pytrees.structures import input_structure
 from onnx_aot.torch_compat import FakeTensor, pytree
 
 __all__ = ["argument_names", "example_arguments", "graph_inputs"]
@@ -47,7 +48,7 @@ def graph_inputs(
         InferenceError: An argument is missing or unknown, has another structure than the captured
             one, or is a Python constant with another value.
     """
-    if program is None or program.call_spec.in_spec is None:
+    if program is None or input_structure(program) is None:
         register_containers((tuple(args), dict(kwargs)), "", "arguments")
         leaves = pytree.tree_leaves((tuple(args), dict(kwargs)))
         return [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, *NUMBERS))]
@@ -67,9 +68,9 @@ def graph_inputs(
 
 def argument_names(program: torch.export.ExportedProgram) -> tuple[list[str], list[str]]:
     """Returns the names of the arguments captured by position, and of those captured by keyword."""
-    if program.call_spec.in_spec is None:
+    if input_structure(program) is None:
         return [], []
-    args_spec, kwargs_spec = program.call_spec.in_spec.children()
+    args_spec, kwargs_spec = input_structure(program).children()
     count = args_spec.num_children
     signature = program.module_call_graph[0].signature
     names = list(getattr(signature, "forward_arg_names", None) or ())[:count]
@@ -113,7 +114,7 @@ def _bind_arguments(
             f"the model was captured with ({', '.join(taken)}); it was called with "
             f"({', '.join(given)})"
         )
-    args_spec, kwargs_spec = program.call_spec.in_spec.children()
+    args_spec, kwargs_spec = input_structure(program).children()
     specs = [*args_spec.children(), *kwargs_spec.children()]
     return list(zip([*names, *keywords], values, specs, strict=True))
 

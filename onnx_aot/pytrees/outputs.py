@@ -10,6 +10,7 @@ from torch.export.graph_signature import ConstantArgument, OutputKind, TensorArg
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.pytrees.containers import Constant
+from onnx_aot.pytrees.structures import output_structure
 from onnx_aot.torch_compat import pytree
 
 __all__ = ["structure_outputs"]
@@ -41,7 +42,7 @@ def structure_outputs(program: torch.export.ExportedProgram, outputs: Sequence[A
         )
     remaining = iter(outputs)
     return _rebuild_container(
-        program.call_spec.out_spec, iter([_read_leaf(a, remaining) for a in returned])
+        output_structure(program), iter([_read_leaf(a, remaining) for a in returned])
     )
 
 

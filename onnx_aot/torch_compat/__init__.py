@@ -81,7 +81,7 @@ from onnx_aot.torch_compat.patching import (
     restored,
     run_exclusively,
 )
-from onnx_aot.torch_compat.places import ABSENT, Attribute, Entry, Hook, Place
+from onnx_aot.torch_compat.places import ABSENT, Attribute, Entries, Entry, Hook, Place
 from onnx_aot.torch_compat.programs import (
     access_of_subclasses,
     copy_node,
@@ -242,6 +242,7 @@ __all__ = [
     "ZERO_IGNORED",
     "Attribute",
     "Capabilities",
+    "Entries",
     "Entry",
     "FakeTensor",
     "FakeTensorMode",

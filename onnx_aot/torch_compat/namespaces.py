@@ -23,15 +23,8 @@ def namespaces_of_packages(model: torch.nn.Module) -> list[Namespace]:
     These packages define its classes and its ``forward``; torch and the standard library do not
     count.
     """
-    packages = {_package(name) for name in _written_in(model)} - _OTHERS
-    if not packages:
-        return []
-    modules = list(sys.modules.items())
-    found = [
-        vars(module)
-        for name, module in modules
-        if _package(name) in packages and isinstance(module, ModuleType)
-    ]
+    packages = frozenset(map(_package, _written_in(model))) - _OTHERS
+    found = [vars(module) for module in _loaded_modules(packages).values()] if packages else []
     # By id, since some modules are loaded under two names.
     return list({id(names): names for names in found}.values())
 
@@ -52,6 +45,26 @@ def reachable_namespaces(model: torch.nn.Module) -> list[Namespace]:
                 found[id(names)] = names
                 todo.append(names)
     return list(found.values())
+
+
+_Loaded = tuple[Any, dict[str, ModuleType]]
+_loaded: dict[frozenset[str], _Loaded] = {}  # of the last packages that were asked for
+
+
+def _loaded_modules(packages: frozenset[str]) -> dict[str, ModuleType]:
+    """Returns the loaded modules of packages by name; finding them among thousands takes long."""
+    state = (len(sys.modules), next(reversed(sys.modules)))
+    before, known = _loaded.get(packages, (None, {}))
+    if before == state and all(sys.modules.get(name) is known[name] for name in known):
+        return known
+    found = {
+        name: module
+        for name, module in list(sys.modules.items())
+        if _package(name) in packages and isinstance(module, ModuleType)
+    }
+    _loaded.clear()
+    _loaded[packages] = (state, found)
+    return found
 
 
 def _written_in(model: torch.nn.Module) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, Protocol
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Added",
     "Attribute",
     "Contents",
+    "Entries",
     "Entry",
     "Hook",
     "Member",
@@ -90,6 +91,32 @@ class Option:
     def put(self, value: Any) -> None:
         """Sets the attribute."""
         setattr(self.owner, self.name, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entries:
+    """One entry in each of several dicts that have none, all with the same value."""
+
+    tables: Sequence[MutableMapping[Any, Any]]
+    key: Any
+    default: Any
+    """The value that readers get if there is no entry."""
+
+    def own(self) -> Any:
+        """Nothing."""
+        return ABSENT
+
+    def value(self) -> Any:
+        """The default."""
+        return self.default
+
+    def put(self, value: Any) -> None:
+        """Sets or removes the entries."""
+        for table in self.tables:
+            if value is ABSENT:
+                table.pop(self.key, None)
+            else:
+                table[self.key] = value
 
 
 @dataclasses.dataclass(frozen=True)

@@ -173,7 +173,7 @@ class Call(torch.nn.Module):
 
 def check(row: Row) -> None:
     """Runs a row; see the docstring of the module."""
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     module = Call(row)
     examples = row.examples(SIZES[0])
     captured = _capture(row, module, examples)
@@ -212,7 +212,7 @@ def check_dynamic(row: Row, module: Call, examples: tuple[torch.Tensor, ...]) ->
     wanted = row.captured or row.target
     assert wanted in targets, f"{wanted} is not in the graph, which has {targets}"
     for sizes in (*SIZES, *({**SIZES[0], **more} for more in row.sizes)):
-        torch.manual_seed(1)
+        torch.default_generator.manual_seed(1)
         _compare(program, module, row.examples(sizes))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.torch_compat import Entry, Patch, Place, Settings
+from onnx_aot.torch_compat import Entries, Patch, Place, Settings
 
 __all__ = ["BUILTINS", "StandsFor"]
 
@@ -55,9 +55,10 @@ def _find_uses(name: str) -> Callable[[Settings], Iterator[Place]]:
     """Finds namespaces of the model's packages where a name refers to the builtin."""
 
     def places(settings: Settings) -> Iterator[Place]:
-        for names in torch_compat.namespaces_of_packages(settings.module):
-            if name not in names:
-                yield Entry(names, name, default=getattr(builtins, name))
+        spaces = torch_compat.namespaces_of_packages(settings.module)
+        tables = [names for names in spaces if name not in names]
+        if tables:
+            yield Entries(tables, name, default=getattr(builtins, name))
 
     return places
 

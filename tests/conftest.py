@@ -1,7 +1,8 @@
 """Settings of all tests: everything runs on the CPU, reproducibly.
 
 ``--fast`` runs the tests listed in ``tests/smoke.py``, which take minutes.
-``HYPOTHESIS_PROFILE=conformance`` runs ten times as many random programs from a random seed, and
+``--thorough`` adds those of ``tests/thorough.py``, which take as long as half of the others.
+``HYPOTHESIS_PROFILE=conformance`` runs 2,000 random programs in place of 60 from a random seed, and
 ``--save-program FILE`` saves the smallest one that fails.
 """
 
@@ -18,9 +19,10 @@ import torch
 
 from tests.releases import failure_expected
 from tests.smoke import is_smoke
+from tests.thorough import is_thorough
 
 hypothesis.settings.register_profile(
-    "tests", max_examples=200, deadline=None, derandomize=True, database=None
+    "tests", max_examples=60, deadline=None, derandomize=True, database=None
 )
 hypothesis.settings.register_profile(
     "conformance", max_examples=2000, deadline=None, print_blob=True
@@ -34,6 +36,7 @@ COUNTS = "random programs"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="run the tests of tests/smoke.py alone")
+    parser.addoption("--thorough", action="store_true", help="add the tests of tests/thorough.py")
     parser.addoption("--save-program", help="file for the smallest random program that fails")
 
 
@@ -48,7 +51,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m smoke is evaluated
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--thorough"):
+        left_out = [item for item in items if is_thorough(item.nodeid)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not is_thorough(item.nodeid)]
     for item in items:
         expected = failure_expected(item.nodeid)
         if expected is not None:

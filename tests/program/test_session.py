@@ -79,7 +79,8 @@ def test_a_session_is_made_for_the_device(monkeypatch: pytest.MonkeyPatch) -> No
     create = session_module.create_session
     moved = torch.device("meta")  # stands for an accelerator, which test machines lack
 
-    def recorded(model: Any, device: torch.device | None = None) -> Any:
+    def recorded(model: Any, device: torch.device | None = None, quantizes: bool = False) -> Any:
+        assert not quantizes
         made.append(device)
         return create(model)
 

@@ -45,7 +45,7 @@ _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _NODE = "torch.fx.experimental.sym_node:SymNode"
 _PROGRAM = "torch.export:ExportedProgram"
 
-_NO_COPIES = "Layers that repeat are all traced, which takes up to three times as long."
+_NO_COPIES = "Layers that repeat are all traced; the export of 64 equal layers takes twice as long."
 
 PRIVATE: dict[str, str] = {
     # programs

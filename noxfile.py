@@ -63,7 +63,8 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests. Arguments go to pytest.
 
-    ``-- --fast`` runs a part, which takes minutes; ``-- --thorough`` adds those that take longest.
+    ``-- --fast`` runs a part, which takes minutes; ``-- --thorough`` adds those of
+    tests/thorough.py, which take longest or repeat others.
     """
     _test_with(session, REFERENCE, *session.posargs)
 

@@ -1,7 +1,7 @@
 """Settings of all tests: everything runs on the CPU, reproducibly.
 
 ``--fast`` runs the tests listed in ``tests/smoke.py``, which take minutes.
-``--thorough`` adds those of ``tests/thorough.py``, which take as long as half of the others.
+``--thorough`` adds those of ``tests/thorough.py``, which take longest or repeat others.
 ``HYPOTHESIS_PROFILE=conformance`` runs 2,000 random programs in place of 60 from a random seed, and
 ``--save-program FILE`` saves the smallest one that fails.
 """
@@ -19,7 +19,7 @@ import torch
 
 from tests.releases import failure_expected
 from tests.smoke import is_smoke
-from tests.thorough import is_thorough
+from tests.thorough import find_thorough, is_default_run
 
 hypothesis.settings.register_profile(
     "tests", max_examples=60, deadline=None, derandomize=True, database=None
@@ -52,10 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m smoke is evaluated
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--thorough"):
-        left_out = [item for item in items if is_thorough(item.nodeid)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not is_thorough(item.nodeid)]
+    if is_default_run(config):
+        thorough = find_thorough(item.nodeid for item in items)
+        config.hook.pytest_deselected(items=[i for i in items if i.nodeid in thorough])
+        items[:] = [item for item in items if item.nodeid not in thorough]
     for item in items:
         expected = failure_expected(item.nodeid)
         if expected is not None:

@@ -1,11 +1,21 @@
-"""The tests that run with ``pytest --thorough`` only: those that take longest.
+"""The tests that a default run of all tests leaves out; ``pytest --thorough`` runs them.
 
-Each repeats on a larger model, or more often, what a test of the default run shows.
+Each repeats on a larger model, or more often, what a test of the default run shows. Tests that are
+asked for, by a folder, a file, a name or ``-k``, always run.
 """
 
 from __future__ import annotations
 
-__all__ = ["TESTS", "is_thorough"]
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+__all__ = ["ROWS", "TESTS", "find_thorough", "is_default_run"]
+
+ROWS = 8
+"""The number of rows of one operator and file in the default run, evenly chosen."""
 
 TESTS = (
     # architectures of which smaller models are in the default run
@@ -30,6 +40,23 @@ TESTS = (
 )
 
 
-def is_thorough(node: str) -> bool:
-    """True for the id of a test that the default run leaves out."""
-    return node.removeprefix("tests/").startswith(TESTS)
+def is_default_run(config: pytest.Config) -> bool:
+    """True if all tests are asked for, and neither ``--fast`` nor ``--thorough`` is given."""
+    folder = Path(__file__).parent
+    chosen = config.getoption("--thorough") or config.getoption("--fast") or config.option.keyword
+    return not chosen and all(Path(arg).resolve() == folder for arg in config.args)
+
+
+def find_thorough(nodes: Iterable[str]) -> set[str]:
+    """Returns the ids of the tests that the default run leaves out, of all ids."""
+    found = set()
+    rows = defaultdict(list)
+    for node in nodes:
+        if node.removeprefix("tests/").startswith(TESTS):
+            found.add(node)
+        elif node.startswith("tests/ops/") and "[" in node:
+            rows[node.partition("-")[0]].append(node)  # file::test_row[operator
+    for group in rows.values():
+        kept = {group[i * len(group) // ROWS] for i in range(ROWS)}
+        found.update(node for node in group if node not in kept and len(group) > ROWS)
+    return found

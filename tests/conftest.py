@@ -16,6 +16,7 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
+from _pytest.logging import LogCaptureHandler
 
 from tests.releases import failure_expected
 from tests.smoke import is_smoke
@@ -45,9 +46,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
         given = config.option.markexpr
         config.option.markexpr = f"smoke and ({given})" if given else "smoke"
-    # pytest collects what loggers record that do not propagate, for which torch walks the stack
-    # each time that it asks for a size.
-    logging.getLogger("torch.__trace").propagate = True
+
+
+@pytest.hookimpl(tryfirst=True)  # after pytest adds its handlers, before the test
+def pytest_runtest_call() -> None:
+    """Keeps torch's trace from pytest, which collects what loggers record that do not propagate.
+
+    A trace that someone reads walks the stack each time that torch asks for a size.
+    """
+    trace = logging.getLogger("torch.__trace")
+    for handler in [h for h in trace.handlers if isinstance(h, LogCaptureHandler)]:
+        trace.removeHandler(handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m smoke is evaluated

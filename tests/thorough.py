@@ -17,6 +17,7 @@ __all__ = ["ROWS", "TESTS", "find_thorough", "is_default_run"]
 ROWS = 8
 """The number of rows of one operator and file in the default run, evenly chosen."""
 
+# Beginnings of ids.
 TESTS = (
     # architectures of which smaller models are in the default run
     "models/test_models.py::test_model[alexnet]",
@@ -26,7 +27,12 @@ TESTS = (
     "models/test_models.py::test_model[swin_t]",
     "models/test_models.py::test_model[vgg11]",
     "models/test_models.py::test_model[vit_b_16]",
-    "models/test_transformers_exporters.py::test_without_the_patches",
+    "models/test_transformers_exporters.py::test_without_the_patches[bamba]",
+    "models/test_transformers_exporters.py::test_without_the_patches[dac]",
+    "models/test_transformers_exporters.py::test_without_the_patches[deepseek_v3]",
+    "models/test_transformers_exporters.py::test_without_the_patches[jetmoe]",
+    "models/test_transformers_exporters.py::test_without_the_patches[mamba",
+    "models/test_transformers_exporters.py::test_without_the_patches[segformer]",
     "models/test_zoo.py::test_slice[encodec]",
     "models/test_zoo.py::test_slice[mamba]",
     "models/test_zoo.py::test_slice[mimi]",
@@ -34,9 +40,6 @@ TESTS = (
     "torch_compat/test_interrupts.py::test_fifty_exports_that_are_ended[1]",
     "torch_compat/test_interrupts.py::test_fifty_exports_that_are_ended[2]",
     "torch_compat/test_interrupts.py::test_fifty_exports_that_are_ended[3]",
-    # samples of what `python -m conformance` and its like run in full
-    "conformance/test_conformance_results.py::test_what_was_right_is_right",
-    "conformance/test_mutated_files.py::test_some_files",
 )
 
 

@@ -47,23 +47,23 @@ def reachable_namespaces(model: torch.nn.Module) -> list[Namespace]:
     return list(found.values())
 
 
-_Loaded = tuple[Any, dict[str, ModuleType]]
+_Loaded = tuple[list[str], dict[str, ModuleType]]  # all modules, and those of the packages
 _loaded: dict[frozenset[str], _Loaded] = {}  # of the last packages that were asked for
 
 
 def _loaded_modules(packages: frozenset[str]) -> dict[str, ModuleType]:
     """Returns the loaded modules of packages by name; finding them among thousands takes long."""
-    state = (len(sys.modules), next(reversed(sys.modules)))
-    before, known = _loaded.get(packages, (None, {}))
-    if before == state and all(sys.modules.get(name) is known[name] for name in known):
+    names = list(sys.modules)
+    before, known = _loaded.get(packages, ([], {}))
+    if before == names and all(sys.modules.get(name) is known[name] for name in known):
         return known
     found = {
         name: module
-        for name, module in list(sys.modules.items())
-        if _package(name) in packages and isinstance(module, ModuleType)
+        for name in names
+        if _package(name) in packages and isinstance(module := sys.modules.get(name), ModuleType)
     }
     _loaded.clear()
-    _loaded[packages] = (state, found)
+    _loaded[packages] = (names, found)
     return found
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, as_tensor, nn
 
 import onnx_aot
 from onnx_aot.torch_compat import Patch, Settings, applied
-from onnx_aot.torch_compat.namespaces import reachable_namespaces
+from onnx_aot.torch_compat.namespaces import namespaces_of_packages, reachable_namespaces
 
 OWNER = "def answer():\n    return 1\n"
 USER = """
@@ -52,6 +52,27 @@ def test_replaced_wherever_the_model_reaches_it(modules: dict[str, types.ModuleT
 
 def test_a_model_of_torch_has_no_namespaces() -> None:
     assert reachable_namespaces(nn.Sequential(nn.Linear(3, 3), nn.ReLU())) == []
+
+
+def test_modules_that_are_loaded_or_replaced_later_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Model(nn.Module):
+        pass
+
+    def names() -> list[dict[str, object]]:
+        return namespaces_of_packages(Model())
+
+    before = names()
+    assert names() == before
+    first, second = types.ModuleType("tests.later"), types.ModuleType("tests.later")
+    for module, other in ((first, second), (second, first)):
+        monkeypatch.setitem(sys.modules, "tests.later", module)
+        found = [id(space) for space in names()]
+        assert id(vars(module)) in found
+        assert id(vars(other)) not in found
+    monkeypatch.delitem(sys.modules, "tests.later")
+    assert [id(space) for space in names()] == [id(space) for space in before]
 
 
 def test_the_search_is_short() -> None:

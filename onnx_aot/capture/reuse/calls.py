@@ -48,9 +48,7 @@ __all__ = ["Reuse"]
 
 logger = logging.getLogger(__name__)
 
-# Calls of fewer nodes cannot be told from those that do what torch hides from the tracer, such as
-# reading a constant; a copy would take as long as tracing them.
-_FEWEST_NODES = 4
+_FEWEST_NODES = 4  # a copy of fewer saves little
 _TOO_SMALL = "it has few nodes"
 _MOST_TRIES = 6  # calls with alike arguments that are compared before these are given up
 _MOST_GROUPS = 12  # different arguments of one kind of module, none of which were copied

@@ -95,14 +95,8 @@ def describe_operands(
     if len({id(held) for held in objects}) < len(objects):
         raise UnsuitableError("two arguments are one object")
     found = {name: node_of(tensor, tracer) for name, tensor in weights.items()}
-    same: dict[Any, int] = {}  # which of the tensors, and of their nodes, are one and the same
-    tied = tuple(
-        (same.setdefault(id(tensor), len(same)), same.setdefault(node, len(same)))
-        for tensor, node in (
-            *zip(tensors, nodes, strict=True),
-            *((weights[name], found[name]) for name in weights),
-        )
-    )
+    same: dict[int, int] = {}  # which of the tensors are one and the same
+    tied = tuple(same.setdefault(id(held), len(same)) for held in (*tensors, *weights.values()))
     kinds = tuple((n, type(w), w.dtype, w.device, w.requires_grad) for n, w in weights.items())
     sizes = tuple(tuple(map(_expression, w.shape)) for w in weights.values())
     return Operands(

@@ -37,8 +37,7 @@ class Surroundings:
     def __init__(self, module: torch.nn.Module, differing: frozenset[Attribute]) -> None:
         self._objects: dict[int, Any] = {}
         self._variables: dict[tuple[int, str], Callable[[], Any]] = {}
-        self._functions: set[int] = set()
-        self._kinds: set[type] = set()
+        self._calls: dict[Any, int] = {}  # fewest calls to each function and class
         for path, part in submodules(module):
             for name, value in vars(part).items():
                 if name not in REGISTRIES and (path, name) not in differing:
@@ -55,9 +54,8 @@ class Surroundings:
 
     def _note_class(self, kind: type, calls: int) -> None:
         for base in kind.__mro__:
-            if base in self._kinds or _is_of_library(base.__module__) or calls > _MOST_CALLS:
+            if _is_of_library(base.__module__) or not self._is_nearer(base, calls):
                 continue
-            self._kinds.add(base)
             for name, value in vars(base).items():
                 function = getattr(value, "__func__", getattr(value, "fget", value))
                 if isinstance(function, FunctionType):
@@ -66,11 +64,8 @@ class Surroundings:
                     self._note_variable(vars(base), name)
 
     def _note_function(self, function: FunctionType, calls: int) -> None:
-        if id(function) in self._functions or calls > _MOST_CALLS:
+        if _is_of_library(function.__module__ or "") or not self._is_nearer(function, calls):
             return
-        if _is_of_library(function.__module__ or ""):
-            return
-        self._functions.add(id(function))
         for cell in function.__closure__ or ():
             self._variables[id(cell), ""] = functools.partial(_contents, cell)
             self._note(_contents(cell), calls)
@@ -87,6 +82,13 @@ class Surroundings:
                 self._note_variable(space, name)
                 if isinstance(space[name], (FunctionType, type)):
                     self._note(space[name], calls)
+
+    def _is_nearer(self, code: Any, calls: int) -> bool:
+        """True if fewer calls lead to a function or class than to where it was met before."""
+        if calls >= self._calls.get(code, _MOST_CALLS + 1):
+            return False
+        self._calls[code] = calls
+        return True
 
     def _note_variable(self, space: Mapping[str, Any], name: str) -> None:
         self._variables[id(space), name] = functools.partial(space.get, name, _ABSENT)

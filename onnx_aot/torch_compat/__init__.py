@@ -103,6 +103,7 @@ from onnx_aot.torch_compat.releases import (
     is_tested,
 )
 from onnx_aot.torch_compat.size_division import SIZE_DIVISION
+from onnx_aot.torch_compat.size_order import SIZE_ORDER
 from onnx_aot.torch_compat.symbolic_sizes import (
     DECISIONS,
     compute_float,
@@ -227,6 +228,7 @@ __all__ = [
     "SETS_GRADIENTS",
     "SILENT",
     "SIZE_DIVISION",
+    "SIZE_ORDER",
     "SIZE_TERM",
     "SMALL_SIZES",
     "TESTED",

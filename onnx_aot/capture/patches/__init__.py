@@ -42,6 +42,7 @@ from onnx_aot.torch_compat import (
     MODULE_CALLS,
     OPERATOR_LIST,
     SIZE_DIVISION,
+    SIZE_ORDER,
     SMALL_SIZES,
     TIME_CHECKS,
     UNINTERESTING,
@@ -77,6 +78,7 @@ PATCHES: tuple[Patch, ...] = (
     *VALIDATIONS,
     *TIME_CHECKS,
     SIZE_DIVISION,
+    SIZE_ORDER,
     *BRANCHES,
     *shape_rule_patches(SHAPE_RULES),
     # operators and functions

@@ -207,6 +207,62 @@ def _has_symbolic_window(self: Tensor, dimension: int, size: Any, step: Any) -> 
     return self.dim() > 0 and (_is_same_size(size, step) or _is_same_size(step, 1))
 
 
+# --- signals -------------------------------------------------------------------------------------
+
+
+def _istft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: Any = None,
+    return_complex: bool = False,
+) -> Tensor:
+    """``[..., length]`` from a spectrum ``[..., n_fft // 2 + 1, count]``."""
+    hop = n_fft // 4 if hop_length is None else hop_length
+    size = n_fft if win_length is None else win_length
+    kind = torch.empty((), dtype=input.dtype).real.dtype
+    window = torch.ones(size, dtype=kind, device=input.device) if window is None else window
+    before = (n_fft - size) // 2
+    window = torch.nn.functional.pad(window, (before, n_fft - size - before))
+    norm = "ortho" if normalized else "backward"
+    frames = torch.fft.irfft(input.transpose(-1, -2), n_fft, norm=norm) * window
+    count = input.shape[-1]
+    places = torch.arange(count, device=input.device)[:, None] * hop
+    places = (places + torch.arange(n_fft, device=input.device)).reshape(-1)
+
+    def add_frames(frames: Tensor) -> Tensor:
+        flat = frames.reshape(*frames.shape[:-2], count * n_fft)
+        start = n_fft // 2 if center else 0
+        total = flat.new_zeros(*flat.shape[:-1], n_fft + hop * (count - 1))
+        added = total.scatter_add(-1, places.expand_as(flat), flat)
+        return added[..., start : start + length]
+
+    signal = add_frames(frames) / add_frames((window * window).expand(count, n_fft))
+    return torch.nn.functional.pad(signal, (0, length - signal.shape[-1]))
+
+
+def _has_symbolic_length(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: Any = None,
+    return_complex: bool = False,
+) -> bool:
+    """True if the length is symbolic, and the result real from half of a spectrum."""
+    is_real = not return_complex and not (window is not None and window.is_complex())
+    return _is_symbolic(length) and is_real and onesided is not False
+
+
 # --- the rows ------------------------------------------------------------------------------------
 
 
@@ -276,6 +332,8 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
         _is_of_real_numbers,
     ),
     _make_patch("torch:Tensor.unfold", _unfold, when=_has_symbolic_window),
+    _make_patch("torch:istft", _istft, when=_has_symbolic_length),
+    _make_patch("torch:Tensor.istft", _istft, when=_has_symbolic_length),
     Patch(
         "torch.backends.opt_einsum:enabled",
         lambda original, settings: False,

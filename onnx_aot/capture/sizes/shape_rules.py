@@ -125,6 +125,13 @@ def _mean(
     return new([s for axis, s in enumerate(sizes) if keepdim or axis not in axes], self)
 
 
+def _unfold_backward(
+    new: Results, grad_in: Tensor, input_sizes: Sequence[Any], dim: int, size: int, step: int
+) -> Tensor:
+    """Overlapping windows are added up so by ``istft``."""
+    return new(input_sizes, grad_in)
+
+
 def _batch_norm(
     new: Results,
     input: Tensor,
@@ -211,4 +218,5 @@ SHAPE_RULES: dict[Any, ShapeRule] = {
     aten.neg.default: _negate,
     aten.pow.Tensor_Scalar: _power,
     aten.sub.Tensor: _binary,
+    aten.unfold_backward.default: _unfold_backward,
 }

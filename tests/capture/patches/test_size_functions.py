@@ -24,6 +24,13 @@ def write_to_windows(x: Tensor) -> Tensor:
     return y
 
 
+def resynthesize(x: Tensor, **options: Any) -> Tensor:
+    """The signal of its own spectrum, as denoisers compute it."""
+    signal = x.repeat_interleave(9, -1)
+    spectrum = torch.stft(signal, 16, return_complex=True, **options)
+    return torch.istft(2 * spectrum, 16, length=signal.shape[-1], **options)
+
+
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "linspace, dtype": lambda x: torch.linspace(-1, 2, steps=x.shape[1], dtype=torch.float64),
     "linspace, ints": lambda x: torch.linspace(0, 10, x.shape[1], dtype=torch.int64),
@@ -53,6 +60,24 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "unfold, side by side": lambda x: x.repeat(1, 3).unfold(-1, x.shape[1], x.shape[1]),
     "unfold, overlapping": lambda x: x.repeat(1, 3).unfold(1, size=x.shape[1] + 1, step=1),
     "unfold, written to": write_to_windows,
+    "istft": lambda x: resynthesize(x, window=torch.hann_window(16)),
+    "istft, one signal": lambda x: resynthesize(x[0], normalized=True),
+    "istft, short window": lambda x: resynthesize(
+        x, hop_length=3, win_length=12, window=torch.hamming_window(12)
+    ),
+    "istft, not centered": lambda x: torch.istft(
+        torch.stft(x.repeat(1, 16), 16, 4, center=False, return_complex=True),
+        16,
+        4,
+        center=False,
+        length=4 * x.shape[1],
+    ),
+    "istft, method": lambda x: torch.stft(x.repeat(1, 16), 16, return_complex=True).istft(
+        16, length=15 * x.shape[1]
+    ),
+    "istft, longer": lambda x: torch.istft(
+        torch.stft(x.repeat(1, 16), 16, return_complex=True), 16, length=20 * x.shape[1]
+    ),
     # right without a patch
     "eye": lambda x: torch.eye(x.shape[1], 3),
     "full": lambda x: torch.full((x.shape[1], 2), 1 / x.shape[1]),

@@ -134,6 +134,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         ),
         (X,),
     ),
+    "added windows": (
+        lambda x: torch.ops.aten.unfold_backward(x, [x.shape[0], 3, x.shape[2] + 4], 2, 5, 1),
+        (X,),
+    ),
     "of two": (
         lambda x: (
             x + x,

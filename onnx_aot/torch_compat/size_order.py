@@ -1,0 +1,183 @@
+"""Compares sizes with rounded quotients or remainders, such as ``8 * ((n + 7) // 8) >= n``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onnx_aot.torch_compat.patching import Patch, Settings
+
+__all__ = ["SIZE_ORDER", "decide_order"]
+
+_SHAPES = "torch.fx.experimental.symbolic_shapes"
+
+# Functions of torch.utils._sympy.functions.
+_DIVISIONS = ("FloorDiv", "Mod", "PythonMod")
+_ROUNDINGS = ("FloorToInt", "CeilToInt")
+
+
+def decide_order(relation: Any, limits: Mapping[Any, Any]) -> bool | None:
+    """Decides a relation of sizes by linear bounds of their rounded quotients.
+
+    All are written with ``floor``: ``n % c`` is ``n - c * floor(n / c)``, so the sizes that padding
+    makes, such as ``n + -n % c``, lose their remainders. ``(n - c + 1) / c <= floor(n / c) <= n / c``
+    holds for integers; with it the difference of both sides has linear bounds.
+
+    Args:
+        relation: A relation of sympy, or several joined by ``And``, with symbols for integers.
+        limits: The smallest value of each symbol.
+
+    Returns:
+        The answer if it is the same for all values of the symbols; None otherwise.
+    """
+    import sympy
+
+    if isinstance(relation, sympy.And):
+        answers = [decide_order(part, limits) for part in relation.args]
+        if False in answers:
+            return False
+        return None if None in answers else True
+    if relation in (sympy.true, sympy.false):
+        return bool(relation)
+    if not isinstance(relation, (sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Eq, sympy.Ne)):
+        return None
+    is_reversed = isinstance(relation, (sympy.Le, sympy.Lt))
+    larger, smaller = (relation.rhs, relation.lhs)[:: 1 if is_reversed else -1]
+    least, most = _bounds(_with_floors(larger) - _with_floors(smaller))
+    lowest = None if least is None else _lowest(least, limits)
+    highest = None if most is None else _lowest(-most, limits)
+    is_above, is_below = _is_positive(lowest), _is_positive(highest)
+    if isinstance(relation, (sympy.Eq, sympy.Ne)):
+        return isinstance(relation, sympy.Ne) if is_above or is_below else None
+    if isinstance(relation, (sympy.Lt, sympy.Gt)):
+        return True if is_above else False if _is_not_negative(highest) else None
+    return True if _is_not_negative(lowest) else False if is_below else None
+
+
+def _lowest(bound: Any, limits: Mapping[Any, Any]) -> Any:
+    """A bound in terms of what its symbols are larger than their limits."""
+    import sympy
+
+    rest = {
+        symbol: sympy.Dummy(integer=True, nonnegative=True) + limits[symbol]
+        for symbol in bound.free_symbols & limits.keys()
+    }
+    return bound.xreplace(rest).expand()
+
+
+def _is_positive(term: Any) -> bool:
+    return term is not None and term.is_positive is True
+
+
+def _is_not_negative(term: Any) -> bool:
+    return term is not None and term.is_nonnegative is True
+
+
+def _with_floors(term: Any) -> Any:
+    """The term with all quotients by numbers written as ``floor``."""
+    import sympy
+
+    name = type(term).__name__
+    if name in _ROUNDINGS:
+        quotient, sign = term.args[0], 1 if name == "FloorToInt" else -1
+        if type(quotient).__name__ != "IntTrueDiv" or not _is_divisor(quotient.args[1]):
+            return term
+        return sign * sympy.floor(
+            (sign * _with_floors(quotient.args[0]) / quotient.args[1]).expand()
+        )
+    if name in _DIVISIONS:
+        base, divisor = _with_floors(term.args[0]), term.args[1]
+        if not _is_divisor(divisor):
+            return term
+        rounded = sympy.floor((base / divisor).expand())
+        return rounded if name == "FloorDiv" else (base - divisor * rounded).expand()
+    if term.is_Add or term.is_Mul:
+        return term.func(*map(_with_floors, term.args)).expand()
+    return term
+
+
+def _is_divisor(term: Any) -> bool:
+    return bool(term.is_Integer and term > 0)
+
+
+def _bounds(term: Any) -> tuple[Any, Any]:
+    """Lower and upper bound of a term without rounding; None where none is found."""
+    import sympy
+
+    if term.is_Symbol or term.is_Number:
+        return term, term
+    if term.is_Add:
+        least, most = zip(*map(_bounds, term.args), strict=True)
+        return _sum(least), _sum(most)
+    if term.is_Mul:
+        factor, rest = term.as_coeff_Mul()
+        if factor != 1:
+            least, most = _bounds(rest)
+            return _scaled(factor, *((least, most) if factor > 0 else (most, least)))
+        return (term, term) if all(part.is_Symbol for part in term.args) else (None, None)
+    if isinstance(term, sympy.floor):
+        return _bounds_of_floor(term.args[0])
+    return None, None
+
+
+def _sum(terms: tuple[Any, ...]) -> Any:
+    return None if None in terms else sum(terms)
+
+
+def _scaled(factor: Any, *terms: Any) -> tuple[Any, ...]:
+    return tuple(None if term is None else factor * term for term in terms)
+
+
+def _bounds_of_floor(quotient: Any) -> tuple[Any, Any]:
+    """Bounds by the common denominator of a sum of multiples of integers."""
+    import sympy
+
+    factors = quotient.as_coefficients_dict()
+    if not all(part.is_integer and factor.is_Rational for part, factor in factors.items()):
+        return None, None
+    denominator = sympy.ilcm(1, *(factor.q for factor in factors.values()))
+    least, most = _bounds(quotient)
+    return None if least is None else least - 1 + sympy.Rational(1, denominator), most
+
+
+def _has_quotient(relation: Any) -> bool:
+    import sympy
+
+    names = (*_DIVISIONS, *_ROUNDINGS)
+    return any(type(part).__name__ in names for part in sympy.preorder_traversal(relation))
+
+
+def _decide_first(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Asks ``decide_order`` about sizes with quotients before torch's search."""
+    import sympy
+
+    @functools.lru_cache(maxsize=4096)
+    def decide(relation: Any, limits: tuple[Any, ...]) -> bool | None:
+        return decide_order(relation, dict(limits)) if _has_quotient(relation) else None
+
+    @functools.wraps(original)
+    def evaluate(expr: Any, symbol_info: Any, unbacked_only: bool, *args: Any) -> Any:
+        if not unbacked_only and isinstance(expr, sympy.logic.boolalg.Boolean):
+            limits = tuple(
+                (info.k, info.vr.lower)
+                for info in symbol_info
+                if info.vr is not None and info.vr.is_int and info.vr.lower.is_finite
+            )
+            answer = decide(expr, limits)
+            if answer is not None:
+                return sympy.true if answer else sympy.false
+        return original(expr, symbol_info, unbacked_only, *args)
+
+    return evaluate
+
+
+SIZE_ORDER = Patch(
+    f"{_SHAPES}:_maybe_evaluate_static_worker",
+    _decide_first,
+    "Models that pad to a multiple and crop, block after block, take minutes to be captured, "
+    "and sizes of their results have a min(...) for each block.",
+    when=lambda settings: settings.dynamic,
+    parameters="expr, symbol_info, unbacked_only, size_oblivious",
+)
+"""Row for comparisons of sizes with quotients."""

@@ -1,0 +1,150 @@
+"""Order of sizes with rounded quotients: ``onnx_aot/torch_compat/size_order.py``."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from typing import Any
+
+import pytest
+import sympy
+import torch
+import torch.nn.functional as F  # noqa: N812
+from sympy.logic.boolalg import Boolean
+from torch import Tensor, nn
+from torch.utils._sympy.functions import CeilToInt, FloorDiv, FloorToInt, IntTrueDiv, PythonMod
+
+import onnx_aot
+from onnx_aot.torch_compat.size_order import decide_order
+from tests.tolerances import assert_close
+from tests.torch_compat.without import SHAPES, absent, shows
+
+N, M = sympy.symbols("n m", integer=True, positive=True)
+RELATIONS = (sympy.Le, sympy.Lt, sympy.Ge, sympy.Gt, sympy.Eq, sympy.Ne)
+
+
+def up(size: Any, multiple: int) -> Any:
+    """The smallest multiple that is at least the size."""
+    return multiple * FloorDiv(size + multiple - 1, multiple)
+
+
+@pytest.mark.parametrize(
+    ("relation", "answer"),
+    [
+        (up(N, 8) >= N, True),
+        (up(N, 8) < N, False),
+        (up(N, 8) > N, None),  # differs at multiples of 8
+        (up(N, 8) < N + 8, True),
+        (sympy.Eq(up(N, 8), N + 8, evaluate=False), False),
+        (sympy.Ne(up(N, 8), N - 1, evaluate=False), True),
+        (sympy.Eq(up(N, 8), N, evaluate=False), None),
+        (8 * FloorDiv(N, 8) <= N, True),
+        (FloorDiv(N, 8) < FloorDiv(N, 4) + 1, True),
+        (4 * CeilToInt(IntTrueDiv(N, 4)) >= N, True),
+        (4 * FloorToInt(IntTrueDiv(N, 4)) > N, False),
+        (up(up(N, 4), 8) >= N, True),
+        (N + PythonMod(-N, 8) >= N, True),
+        (FloorDiv(N + PythonMod(-N, 8), 8) * 8 < N, False),
+        (sympy.Eq(FloorDiv(N + PythonMod(-N, 8), 8) * 8, N - 1, evaluate=False), False),
+        (PythonMod(N, 8) < 8, True),
+        (PythonMod(N, M) < M, None),
+        (up(N, 8) + up(M, 4) >= N + M, True),
+        (sympy.And(up(N, 8) >= N, up(M, 4) < M + 4), True),
+        (sympy.And(up(N, 8) > N, up(M, 4) < M), False),
+        (FloorDiv(N, M) <= N, None),  # only numbers divide
+        (N * FloorDiv(M, 2) <= N * M, None),
+        (sympy.Or(up(N, 8) >= N, N > 4), None),
+        (sympy.Ge(FloorDiv(N, 2), 1, evaluate=False), None),
+    ],
+)
+def test_answer(relation: Boolean, answer: bool | None) -> None:
+    assert decide_order(relation, {N: 1, M: 1}) is answer
+
+
+def test_limits_of_symbols() -> None:
+    relation = FloorDiv(N, 2) >= 2
+    assert decide_order(relation, {N: 4}) is None  # the bound of n // 2 is (n - 1) / 2
+    assert decide_order(relation, {N: 5}) is True
+    assert decide_order(relation, {}) is None
+
+
+def _drawn_term(draw: random.Random, depth: int = 2) -> Any:
+    term = draw.choice((N, M, N + M, 2 * N - M)) + draw.randint(-9, 9)
+    for _ in range(draw.randint(0, depth)):
+        divisor = draw.choice((2, 3, 4, 8))
+        rounded = draw.choice(
+            (
+                FloorDiv(term, divisor),
+                CeilToInt(IntTrueDiv(term, divisor)),
+                FloorToInt(IntTrueDiv(term, divisor)),
+                PythonMod(term, divisor),
+            )
+        )
+        term = draw.choice((1, -1, divisor)) * rounded + draw.choice((0, 0, N, -M))
+    return term
+
+
+def _value(term: Any, values: dict[Any, int]) -> int:
+    """The value, computed with Python's integers."""
+    if term.is_Symbol:
+        return values[term]
+    if term.is_Number:
+        return int(term)
+    if isinstance(term, (CeilToInt, FloorToInt)):
+        base, divisor = term.args[0].args
+        quotient = _value(base, values), _value(divisor, values)
+        down = isinstance(term, FloorToInt)
+        return quotient[0] // quotient[1] if down else -(-quotient[0] // quotient[1])
+    parts = [_value(part, values) for part in term.args]
+    if isinstance(term, FloorDiv):
+        return parts[0] // parts[1]
+    if isinstance(term, PythonMod):
+        return parts[0] % parts[1]
+    return sum(parts) if term.is_Add else math.prod(parts)
+
+
+def _holds(relation: Any, values: dict[Any, int]) -> bool:
+    return bool(relation.func(*(_value(side, values) for side in relation.args)))
+
+
+def test_answers_hold_for_all_values() -> None:
+    draw, answers = random.Random(0), []
+    for _ in range(1500):
+        relation = draw.choice(RELATIONS)(_drawn_term(draw), _drawn_term(draw), evaluate=False)
+        least = draw.randint(1, 6)
+        answer = decide_order(relation, {N: least, M: 1})
+        answers.append(answer)
+        if answer is None or not relation.free_symbols:
+            continue
+        for n, m in itertools.product(range(least, least + 18), range(1, 19)):
+            assert _holds(relation, {N: n, M: m}) is answer, (relation, n, m)
+    assert min(answers.count(True), answers.count(False)) > 50
+
+
+class Padded(nn.Module):
+    """Layers that pad to a multiple, and crop the result, as window attention does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for multiple in (4, 8, 4):
+            n = x.shape[0]
+            y = F.pad(x, (0, 0, 0, -n % multiple))
+            x = (y.reshape(-1, multiple, 3).flip(1) + 1).reshape(-1, 3)[:n]
+        return x
+
+
+def shape_of_padded() -> str:
+    """The shape of the result; right at several lengths."""
+    model = Padded()
+    program = onnx_aot.export(model, (torch.rand(10, 3),), dynamic_shapes=({0: "n"},))
+    for n in (10, 1, 3, 7, 8, 16, 21):
+        x = torch.rand(n, 3)
+        assert_close(program(x)[0], model(x))
+    return str(program.model.graph.outputs[0].shape)
+
+
+@shows(f"{SHAPES}:_maybe_evaluate_static_worker")
+def test_a_padded_and_cropped_size_is_the_size() -> None:
+    assert shape_of_padded() == "[n,3]"
+    with absent(f"{SHAPES}:_maybe_evaluate_static_worker"):
+        assert "min(" in shape_of_padded()

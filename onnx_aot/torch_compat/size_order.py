@@ -21,8 +21,8 @@ def decide_order(relation: Any, limits: Mapping[Any, Any]) -> bool | None:
     """Decides a relation of sizes by linear bounds of their rounded quotients.
 
     All are written with ``floor``: ``n % c`` is ``n - c * floor(n / c)``, so the sizes that padding
-    makes, such as ``n + -n % c``, lose their remainders. ``(n - c + 1) / c <= floor(n / c) <= n / c``
-    holds for integers; with it the difference of both sides has linear bounds.
+    makes, such as ``n + -n % c``, lose their remainders. For integers, ``floor(n / c)`` is at least
+    ``(n - c + 1) / c``; with that, the difference of both sides has linear bounds.
 
     Args:
         relation: A relation of sympy, or several joined by ``And``, with symbols for integers.

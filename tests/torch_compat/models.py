@@ -190,7 +190,6 @@ def spectrum_of_rows(x: Tensor) -> Tensor:
 
 SIZE_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "torch:istft": lambda x: torch.istft(spectrum_of_rows(x), 8, length=16 * x.shape[0]),
-    "torch:Tensor.istft": lambda x: spectrum_of_rows(x).istft(8, length=16 * x.shape[0]),
     "torch:linspace": lambda x: torch.linspace(0.0, 1.0, x.shape[0]),
     "torch:logspace": lambda x: torch.logspace(0.0, 1.0, x.shape[0]),
     "torch:affine_grid_generator": lambda x: nn.functional.affine_grid(

@@ -333,7 +333,6 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
     ),
     _make_patch("torch:Tensor.unfold", _unfold, when=_has_symbolic_window),
     _make_patch("torch:istft", _istft, when=_has_symbolic_length),
-    _make_patch("torch:Tensor.istft", _istft, when=_has_symbolic_length),
     Patch(
         "torch.backends.opt_einsum:enabled",
         lambda original, settings: False,

@@ -33,20 +33,30 @@ def _as_tensor(original: Callable[..., Any], settings: Settings) -> Callable[...
 
 
 def _replace_min_or_max(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """Takes ``min`` and ``max`` of symbolic floats without asking which is less.
+    """Takes ``min`` and ``max`` of symbolic numbers without asking which is less.
 
-    Torch itself does so for symbolic ints only.
+    Torch itself does so for two symbolic ints, and for a tensor and a number that is not symbolic.
     """
 
     def tensor_min_max(*args: Any, **kwargs: Any) -> Any:
+        larger = kwargs.get("tensor_callable") is torch.maximum
         floats = all(isinstance(argument, (float, torch.SymFloat)) for argument in args)
         if len(args) == 2 and floats and any(isinstance(arg, torch.SymFloat) for arg in args):
-            larger = kwargs.get("tensor_callable") is torch.maximum
             choose: Any = torch.sym_max if larger else torch.sym_min
             return choose(*args)
+        tensor = next((arg for arg in args if _is_whole(arg)), None)
+        size = next((arg for arg in args if isinstance(arg, torch.SymInt)), None)
+        if len(args) == 2 and tensor is not None and size is not None:
+            other = torch.scalar_tensor(size, dtype=tensor.dtype, device=tensor.device)  # type: ignore[arg-type]
+            return (torch.maximum if larger else torch.minimum)(tensor, other)
         return original(*args, **kwargs)
 
     return tensor_min_max
+
+
+def _is_whole(value: Any) -> bool:
+    """True for a tensor that holds one number of the type that sizes have."""
+    return isinstance(value, torch.Tensor) and value.dim() == 0 and value.dtype == torch.int64
 
 
 def _causal_hint(original: Callable[..., Any], settings: Settings) -> Callable[..., bool]:
@@ -159,7 +169,8 @@ FUNCTIONS: tuple[Patch, ...] = (
     Patch(
         "torch._export.non_strict_utils:_tensor_min_max",
         _replace_min_or_max,
-        "min and max of two numbers computed from data become If nodes.",
+        "min and max of two numbers computed from data become If nodes; those of a tensor and a "
+        "dynamic size are refused.",
         parameters="args, real_callable, tensor_callable, kwargs",
         imports=False,
     ),

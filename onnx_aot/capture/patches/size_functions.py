@@ -155,8 +155,14 @@ WINDOWS: dict[str, Callable[..., Tensor]] = {
 
 def _one_hot(tensor: Tensor, num_classes: Any = -1) -> Tensor:
     """``[*tensor.shape, num_classes]``, int64."""
+    if isinstance(num_classes, Tensor):  # calls this function again, unless the number is known
+        return torch.nn.functional.one_hot(tensor, num_classes.item())  # type: ignore[arg-type]
     classes = torch.arange(num_classes, device=tensor.device)
     return (tensor[..., None] == classes).to(torch.int64)
+
+
+def _has_unknown_classes(tensor: Tensor, num_classes: Any = -1) -> bool:
+    return isinstance(num_classes, (*SYMBOLIC, Tensor))
 
 
 def _make_triangle(keep: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -322,7 +328,12 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
     _make_patch("torch.fft:fftfreq", _fftfreq),
     _make_patch("torch.fft:rfftfreq", _rfftfreq),
     *(_make_patch(f"torch:{name}_window", _make_window(value)) for name, value in WINDOWS.items()),
-    _make_patch("torch.nn.functional:one_hot", _one_hot),
+    _make_patch(
+        "torch.nn.functional:one_hot",
+        _one_hot,
+        lambda value: isinstance(value, (*SYMBOLIC, Tensor)),
+        _has_unknown_classes,
+    ),
     _make_patch("torch:tril_indices", _make_triangle(torch.tril)),
     _make_patch("torch:triu_indices", _make_triangle(torch.triu)),
     _make_patch(

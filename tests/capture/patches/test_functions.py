@@ -101,3 +101,16 @@ def test_a_mask_of_uint8(forward: Callable[[Tensor, Tensor], Tensor]) -> None:
     for count in (6, 1, 0):
         arguments = mask[:count], x[:count]
         torch.testing.assert_close(program(*arguments)[0], forward(*arguments))
+
+
+def test_a_number_of_data_or_a_size_whichever_is_smaller() -> None:
+    def forward(x: Tensor) -> tuple[Tensor, ...]:
+        count, size = (x > 0).sum(), x.shape[0]
+        return min(count, size // 2), max(size - 2, count), x[: min(size // 2, count)]
+
+    x = torch.tensor([1.0, -1.0, 2.0, 3.0, 4.0])
+    program = onnx_aot.export(forward, (x,), dynamic_shapes=({0: "n"},))
+    assert all(node.op_type != "If" for node in program.model.graph)
+    for given in (x, -x, x.repeat(2), -x.repeat(3)):
+        for mine, expected in zip(program(given), forward(given), strict=True):
+            torch.testing.assert_close(mine, torch.as_tensor(expected))

@@ -50,6 +50,15 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     },
     "hamming_window, numbers": lambda x: torch.hamming_window(x.shape[1], True, 0.6, 0.3),
     "one_hot": lambda x: F.one_hot(x.argmax(1), num_classes=x.shape[1]),
+    "one_hot, of data": lambda x: F.one_hot(x.argmax(1), x.argmax(1).max() + 1),  # type: ignore[arg-type]
+    "one_hot, of a size and data": lambda x: F.one_hot(
+        x.argmax(1),
+        max(x.argmax(1).max() + 1, x.shape[1]),  # type: ignore[arg-type]
+    ),
+    "one_hot, of a known number": lambda x: F.one_hot(
+        x.argmax(1) * 0,
+        torch.tensor(3),  # type: ignore[arg-type]
+    ),
     "tril_indices": lambda x: torch.tril_indices(x.shape[1], 4, 1, dtype=torch.int32),
     "triu_indices": lambda x: torch.triu_indices(3, x.shape[1], -1),
     "combinations": lambda x: torch.combinations(x[0], with_replacement=True),

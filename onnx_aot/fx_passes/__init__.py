@@ -13,6 +13,7 @@ import torch
 from onnx_aot.fx_passes.block_masks import drop_block_masks
 from onnx_aot.fx_passes.body_writes import functionalize_bodies
 from onnx_aot.fx_passes.check_functorch import refuse_transforms
+from onnx_aot.fx_passes.complete_users import complete_users
 from onnx_aot.fx_passes.drop_assertions import drop_assertions, drop_offset_assertions
 from onnx_aot.fx_passes.flatten_subclasses import open_subclasses
 from onnx_aot.fx_passes.functionalize import functionalize
@@ -27,7 +28,8 @@ __all__ = ["FX_PASSES", "select_passes"]
 Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 
 FX_PASSES: tuple[Pass, ...] = (
-    open_subclasses,  # first: the others look at storages, which only the inner tensors have
+    complete_users,  # first: the others rely on them
+    open_subclasses,  # early: the others look at storages, which only the inner tensors have
     drop_block_masks,  # early: the code that computes them may run under a transform
     refuse_transforms,  # before the others, which cannot look at tensors under a transform
     record_values,  # before the passes that read the values of nodes

@@ -20,6 +20,7 @@ __all__ = [
     "fill_diagonal",
     "functional_twin",
     "instance_norm_statistics",
+    "returned_argument",
     "written_nodes",
 ]
 
@@ -82,6 +83,27 @@ def written_nodes(node: torch.fx.Node) -> list[torch.fx.Node]:
         items = value if isinstance(value, (list, tuple)) else [value]
         written += [item for item in items if isinstance(item, torch.fx.Node)]
     return written
+
+
+# Operators that return their argument itself if they drop nothing, which their schema and the fake
+# tensors of torch 2.13 do not say, with the positions of the probability and of the training flag.
+_DROPOUTS = {
+    aten.alpha_dropout.default: (1, 2),
+    aten.dropout.default: (1, 2),
+    aten.feature_alpha_dropout.default: (1, 2),
+    aten.feature_dropout.default: (1, 2),
+}
+
+
+def returned_argument(node: torch.fx.Node) -> torch.fx.Node | None:
+    """The argument that a call returns, as a dropout does in evaluation; None for other calls."""
+    positions = _DROPOUTS.get(node.target)
+    if positions is None:
+        return None
+    probability, training = (node.args[position] for position in positions)
+    source = node.args[0]
+    drops_nothing = training is False or probability == 0
+    return source if drops_nothing and isinstance(source, torch.fx.Node) else None
 
 
 def functional_twin(target: Any) -> OpOverload:

@@ -33,6 +33,7 @@ from onnx_aot.fx_passes.functional_twins import (
     fill_diagonal,
     functional_twin,
     instance_norm_statistics,
+    returned_argument,
     written_nodes,
 )
 from onnx_aot.fx_passes.output_specs import rename_outputs
@@ -151,6 +152,11 @@ class _Rewriter:
         self._writes = writes
         self._copies: dict[Node, Node] = {}
         self._storages: dict[Node, int | None] = {}
+        self._same_storage: dict[int, int] = {}  # of results that are an argument
+        for node in captured.nodes:
+            returned = returned_argument(node)
+            if returned is not None and (key := self._storage(returned)) is not None:
+                self._same_storage[storage_key(node.meta["val"])] = key
         self._mutated = {self._storage(node) for written in writes.values() for node in written}
         self._mutated.discard(None)
         self._versions: dict[int | None, int] = {}
@@ -200,7 +206,8 @@ class _Rewriter:
             if _is_literal(node):
                 self._storages[node] = None
             elif isinstance(value, torch.Tensor) and value.layout == torch.strided:
-                self._storages[node] = storage_key(value)
+                key = storage_key(value)
+                self._storages[node] = self._same_storage.get(key, key)
             else:
                 self._storages[node] = None
         return self._storages[node]
@@ -388,7 +395,8 @@ class _Rewriter:
 
     def _write_back(self, view: _View, node: Node, parent_now: Node, value: Node) -> Node:
         returns_written = node in self._writes and node.target not in CHANGES_SHAPE_ONLY
-        if returns_written or is_identity(node, view.parent):
+        is_same = returned_argument(node) is not None or is_identity(node, view.parent)
+        if returns_written or is_same:
             return value
         return write_back(
             self._call, view.via, view.item, view.parent, parent_now, value, self.read

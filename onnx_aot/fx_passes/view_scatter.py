@@ -153,6 +153,8 @@ def write_back(
         return call(SCATTERS[target], (parent_now, value, *rest), options, parent)
     if target == aten.narrow.default:
         return _narrow(call, rest, parent, parent_now, value)
+    if target == aten.unfold.default:
+        return _scatter_windows(call, via, parent, parent_now, value)
     if target == aten.unbind.int:
         axis = via.args[1] if len(via.args) > 1 else 0
         return call(aten.select_scatter.default, (parent_now, value, axis, index), {}, parent)
@@ -193,6 +195,47 @@ def _refuse_repeated(via: torch.fx.Node, index: int | None, parent: torch.fx.Nod
         "repeat elements. Write to the tensor before it is expanded, or to a clone() of the view",
         torch_has_one=False,
     )
+
+
+def _scatter_windows(
+    call: Call, via: torch.fx.Node, parent: torch.fx.Node, parent_now: torch.fx.Node, value: Any
+) -> torch.fx.Node:
+    """Writes windows back, one place of all windows after the other: they are slices with a step.
+
+    Raises:
+        FunctionalizationError: The windows overlap.
+    """
+    axis, size, step = via.args[1:4]
+    if not all(isinstance(number, int) for number in (axis, size, step)) or size > step:  # type: ignore[operator]
+        raise FunctionalizationError(
+            "a write through unfold cannot be expressed, because its windows share elements. Write "
+            "to the tensor itself, or to a clone() of the windows",
+            torch_has_one=False,
+        )
+    recorded = via.meta["val"]
+    axis = axis % parent.meta["val"].dim() if parent.meta["val"].dim() else 0
+    count: Any = recorded.shape[axis]
+    if not isinstance(count, int):
+        count = call(aten.sym_size.int, (value, axis), {}, None)
+        count.meta["val"] = recorded.shape[axis]
+    result = parent_now
+    for place in range(size):  # type: ignore[arg-type]
+        slices = call(aten.select.int, (value, -1, place), {}, None)
+        slices.meta["val"] = recorded.select(-1, place)
+        end = _compute(call, operator.add, _compute(call, operator.mul, count, step), place + 1)
+        end = _compute(call, operator.sub, end, step)
+        given = (result, slices, axis, place, end, step)
+        result = call(aten.slice_scatter.default, given, {}, parent)
+    return result
+
+
+def _compute(call: Call, operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """Computes a size, in the graph if it is dynamic."""
+    if not isinstance(left, torch.fx.Node):
+        return operation(left, right)
+    node = call(operation, (left, right), {}, None)
+    node.meta["val"] = operation(left.meta["val"], right)
+    return node
 
 
 def _narrow(

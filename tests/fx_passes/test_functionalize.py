@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch.export.graph_signature import OutputKind
+from torch.nn import functional
 
 import onnx_aot
 from onnx_aot.errors import FunctionalizationError, OnnxExporterWarning
@@ -269,6 +270,23 @@ def assigned_operators(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return above, odd, number
 
 
+def through_windows(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.clone()
+    y.unfold(1, 1, 3).mul_(2)  # leaves columns 1 and 2 out
+    y.unfold(0, 2, 2)[..., 1].add_(1)
+    y.view(-1).unfold(0, 3, 5).mul_(3)
+    return (y,)
+
+
+def through_dropouts_that_drop_nothing(x: Tensor) -> tuple[Tensor, ...]:
+    y, z = x.flip(0), x.t() * 2
+    functional.dropout(y, 0.5, training=False).clamp_(-1, 1)
+    functional.dropout(z, 0.0, training=False)[0].mul_(3)
+    functional.alpha_dropout(z, 0.5, training=False).add_(1)
+    torch.feature_dropout(z, 0.5, False).add_(1)
+    return y, z
+
+
 CASES = [
     assigned_operators,
     whole,
@@ -297,6 +315,8 @@ CASES = [
     copies,
     out_argument,
     returned_alias,
+    through_windows,
+    through_dropouts_that_drop_nothing,
 ]
 
 
@@ -458,11 +478,24 @@ def test_a_graph_without_writes_is_left_alone() -> None:
 def test_an_inexpressible_write_is_refused() -> None:
     def through_unfold(x: Tensor) -> tuple[Tensor, ...]:
         y = x.clone()
-        y.view(-1).unfold(0, 2, 2).mul_(2)
+        y.view(-1).unfold(0, 3, 2)[:, 0].mul_(2)
         return (y,)
 
-    with pytest.raises(FunctionalizationError, match=r"aten\.unfold"):
+    with pytest.raises(FunctionalizationError, match=r"unfold .* windows share elements"):
         functionalized(through_unfold, torch.randn(4, 4))
+
+
+def test_windows_of_a_dynamic_dimension_are_written() -> None:
+    def through_unfold(x: Tensor) -> Tensor:
+        y = x.clone()
+        y.unfold(1, 2, 3).mul_(2)
+        return y
+
+    x = torch.randn(3, 7)
+    program = onnx_aot.export(through_unfold, (x,), dynamic_shapes={"x": {0: "n", 1: "m"}})
+    for shape in ((3, 7), (2, 8), (4, 3), (1, 2)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x)[0], through_unfold(x))
 
 
 def test_an_inexpressible_write_falls_back_to_torch() -> None:

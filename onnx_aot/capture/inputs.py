@@ -38,7 +38,7 @@ class Inputs:
         args: Positional inputs.
         kwargs: Keyword inputs.
         separated: Paths of inputs that were copied because they shared elements with an earlier
-            one.
+            one, or showed one element at several places, as the result of ``expand`` does.
     """
 
     args: tuple[Any, ...]
@@ -91,10 +91,13 @@ def _positional(args: Any) -> tuple[Any, ...]:
 
 
 def _separate_memory(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[str, ...]]:
-    """Copies tensors that share memory with an earlier one; returns the inputs and some paths.
+    """Copies tensors that share memory, with an earlier one or within themselves.
 
-    Each input of a graph has its own dimensions and elements. The paths are those of copied tensors
-    that shared elements, such as ``[0][1]`` for the second positional input.
+    Each input of a graph has its own dimensions and elements.
+
+    Returns:
+        The inputs, and the paths of copied tensors that shared elements, such as ``[0][1]`` for
+        the second positional input.
     """
     seen: dict[int, list[range]] = {}
     shared: list[str] = []
@@ -105,13 +108,25 @@ def _separate_memory(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[st
         others = seen.setdefault(_storage(leaf), [])
         extent = _byte_range(leaf)
         others.append(extent)
-        if len(others) == 1:
+        repeats = _repeats_elements(leaf)
+        if len(others) == 1 and not repeats:
             return leaf
-        if any(max(extent.start, o.start) < min(extent.stop, o.stop) for o in others[:-1]):
+        if repeats or any(
+            max(extent.start, o.start) < min(extent.stop, o.stop) for o in others[:-1]
+        ):
             shared.append(pytree.keystr(path[1:]))
         return leaf.detach().clone()
 
     return pytree.tree_map_with_path(separate, inputs), tuple(shared)
+
+
+def _repeats_elements(tensor: torch.Tensor) -> bool:
+    """True if elements of a tensor share memory with each other, as those of ``expand`` do."""
+    if tensor.layout != torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    return any(
+        size > 1 and not step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
 
 
 def _storage(tensor: torch.Tensor) -> int:

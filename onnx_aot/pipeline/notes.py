@@ -325,7 +325,7 @@ def describe_dropped_state(dropped: Sequence[str]) -> list[Note]:
 def describe_shared_inputs(
     captured: torch.export.ExportedProgram, separated: Sequence[str]
 ) -> list[Note]:
-    """Notes that a write to an input is not seen in others that shared memory in the example."""
+    """Notes that a write to an input is not seen where the example has the same memory."""
     written = [
         str(spec.target)
         for spec in captured.graph_signature.output_specs
@@ -336,8 +336,8 @@ def describe_shared_inputs(
     return [
         Note(
             f"the model writes to {', '.join(written)}, and example inputs share memory "
-            f"({', '.join(separated)} with one before); inputs of an ONNX model do not, so that a "
-            "write to one is not seen in another"
+            f"({', '.join(separated)}, with one before or, after expand, within themselves); elements "
+            "of ONNX inputs do not, so that a write to one is not seen in another"
         )
     ]
 

@@ -3,7 +3,8 @@
 It fuses a transposed matrix times a vector into one operator that reads the matrix without the
 transpose (1.31 and 1.32). It merges zero padding before max pooling into the pooling, which pads
 with minus infinity (1.31). It turns a gather from a range into a slice, where the range's end -1
-means the last element (1.31 and 1.32).
+means the last element (1.31 and 1.32). It moves a factor into a matrix product although the scaled
+matrix, or one in between, is read elsewhere too, and refuses its own graph (1.32).
 """
 
 from __future__ import annotations
@@ -28,6 +29,26 @@ def _find_producer(value: ir.Value | None) -> ir.Node | None:
         source = node.inputs[0]
         node = None if source is None else source.producer()
     return node
+
+
+def _matrix_product(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    """Keeps factors apart, and replaces the product of a transposed matrix and a vector."""
+    for place, value in enumerate(node.inputs):
+        factor = _find_factor(value)
+        inner = None if factor is None else _find_factor(factor.inputs[0])
+        if value is not None and inner is not None and len(inner.outputs[0].uses()) > 1:
+            node.replace_input_with(place, e.op("Max", [value], shape=value.shape))
+    return _matrix_times_vector(e, node)
+
+
+def _find_factor(value: ir.Value | None) -> ir.Node | None:
+    """The node that computes a value, if it is a product or quotient with one number."""
+    node = None if value is None else value.producer()
+    if node is None or node.domain or node.op_type not in ("Mul", "Div"):
+        return None
+    factor = node.inputs[1]
+    held = None if factor is None else factor.const_value
+    return node if held is not None and held.size == 1 else None
 
 
 def _matrix_times_vector(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
@@ -89,7 +110,7 @@ def _pads_zeros(pad: ir.Node) -> bool:
 
 KEPT_APART: dict[str, Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]] = {
     "Gather": _gather_of_range,
-    "MatMul": _matrix_times_vector,
+    "MatMul": _matrix_product,
     "MaxPool": _pooling_of_padded,
 }
 """Functions, by operator, that change a node's inputs or return replacements for its outputs."""

@@ -153,6 +153,22 @@ def test_a_write_to_one_of_two_inputs_that_share_memory() -> None:
     assert not any("share" in str(w.message) for w in caught)
 
 
+def test_a_write_to_an_input_that_repeats_its_elements() -> None:
+    """Elements of an ONNX input are separate; the program is correct for such inputs."""
+    expanded = X[:1].expand(3, -1)
+    with pytest.warns(onnx_aot.OnnxExporterWarning) as caught:
+        program = onnx_aot.export(lambda x: x[0].add_(1) + x[1], (expanded,))
+    assert any("writes to x" in str(w.message) and "expand" in str(w.message) for w in caught)
+    x = X[:1].repeat(3, 1)
+    torch.testing.assert_close(program(x)[0], X[0] + 1 + X[0])
+
+
+def test_an_input_that_repeats_its_elements_is_read() -> None:
+    expanded = X[:1].expand(3, -1)
+    program = onnx_aot.export(lambda x: x * 2, (expanded,), verify=True)
+    torch.testing.assert_close(program(expanded)[0], expanded * 2)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -35,6 +35,15 @@ def zeros_before_maximum_and_place(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor
     return F.max_pool1d(F.pad(-x.abs() - 1, (1, 0)), 2, return_indices=True)
 
 
+def scaled_twice(x: Tensor, y: Tensor) -> Tensor:
+    return (x * 2) @ y.t() + (x * 2 * 2) @ y.t()
+
+
+def scaled_and_divided(x: Tensor, y: Tensor) -> Tensor:
+    scaled = x[None] / 4
+    return scaled @ y.t() + (scaled * 2) @ y.t() - (scaled * 2 / 8) @ y.t()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("opset", [17, 20])
 @pytest.mark.parametrize(
@@ -45,6 +54,8 @@ def zeros_before_maximum_and_place(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor
         converted_before,
         zeros_before_maximum,
         zeros_before_maximum_and_place,
+        scaled_twice,
+        scaled_and_divided,
     ],
 )
 def test_answers_are_pytorch_s(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -206,6 +207,8 @@ def _decision_observed(method: str) -> Callable[[Any, Settings], Any]:
 
         def observed(self: Any, *args: Any, **kwargs: Any) -> Any:
             held = args[position]
+            if kind == "assumed" and _compares_with_example(sys._getframe(1)):
+                return original(self, *args, **kwargs)
             if kind == "assumed" and str(args[1]) == "False":
                 held = ~held
             if "suppressed" not in str(args[0]):  # the capture does not rely on such a guard
@@ -215,6 +218,15 @@ def _decision_observed(method: str) -> Callable[[Any, Settings], Any]:
         return observed
 
     return make
+
+
+def _compares_with_example(frame: FrameType | None) -> bool:
+    """True if draft export compares a size with the one in the example, which no model asks for."""
+    while frame is not None:
+        if frame.f_code.co_name == "_check_fake_real_tensors":
+            return True
+        frame = frame.f_back
+    return False
 
 
 DECISIONS: tuple[Patch, ...] = tuple(

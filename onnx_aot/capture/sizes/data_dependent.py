@@ -96,6 +96,8 @@ def describe_data_dependent(
             lines += [f"  {number}. {where[0].strip()}", *where[1:], f"     fix: {fix}"]
         if branches.reason is not None:
             lines.append(f"Both sides cannot be one model: {branches.reason}.")
+            if branches.fix is not None and not any(map(branches.find_fix, places)):
+                lines.append(f"  fix: {branches.fix}")  # no place has shown it
         if not complete:
             lines.append("There may be more places behind this one.")
     if missing:

@@ -201,3 +201,35 @@ def test_an_error_of_the_model_itself(capfd: pytest.CaptureFixture[str]) -> None
     lines, first = inspect.getsourcelines(wrong)
     assert f"      {lines[2].strip()}\n      at {__file__}:{first + 2} in wrong\n" in message
     assert capfd.readouterr() == ("", "")
+
+
+class Counting(torch.nn.Module):
+    """Chooses a way by a count, keeps the choice, and selects columns."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.is_long = exceeds(int((x > 0).sum()))
+        selected = x[:, x[0] > 0][1]  # its offset depends on data
+        return selected * 2 if self.is_long else selected
+
+
+def exceeds(count: int) -> bool:
+    return True if count > 3 else False  # noqa: SIM210
+
+
+def test_sizes_that_only_draft_export_compares_are_no_places() -> None:
+    message = str(failure(Counting(), X, dynamic_shapes=({1: "n"},)))
+    assert "leave self.is_long with different values" in message
+    assert "torch._check(max(1," not in message
+    assert "selected = " not in message
+    assert "\n  fix: use a local variable; " in message
+
+
+def test_the_fix_of_a_kept_choice_helps() -> None:
+    def forward(x: Tensor) -> Tensor:
+        is_long = exceeds(int((x > 0).sum()))
+        selected = x[:, x[0] > 0][1]  # its offset depends on data
+        return selected * 2 if is_long else selected
+
+    program = onnx_aot.export(forward, (X,), dynamic_shapes=({1: "n"},))
+    for given in (X, torch.cat([X, X], 1)):
+        torch.testing.assert_close(program(given)[0], forward(given))

@@ -336,8 +336,8 @@ def describe_shared_inputs(
     return [
         Note(
             f"the model writes to {', '.join(written)}, and example inputs share memory "
-            f"({', '.join(separated)}, with one before or, after expand, within themselves); elements "
-            "of ONNX inputs do not, so that a write to one is not seen in another"
+            f"({', '.join(separated)}, with one before or, after expand, within themselves); "
+            "elements of ONNX inputs do not, so that a write to one is not seen in another"
         )
     ]
 

@@ -30,6 +30,7 @@ __all__ = [
     "is_transform",
     "is_vmap_mark",
     "is_vmap_value",
+    "is_without_conditions",
     "needs_data",
     "only_says",
     "printed_in_graphs",
@@ -120,8 +121,20 @@ _FIXES = "Suggested fixes:\n"
 
 
 def violates_constraints(error: BaseException) -> bool:
-    """True if an error says that torch refuses the requested dynamic dimensions."""
-    return str(error).startswith("Constraints violated")
+    """True if an error says that torch refuses the requested dynamic dimensions.
+
+    It mostly names the conditions that they violate. Of some that do not fit their ranges, such as
+    ``3/2 < n`` for sizes from zero on, its solver only says what it did not expect.
+    """
+    return str(error).startswith("Constraints violated") or is_without_conditions(error)
+
+
+def is_without_conditions(error: BaseException) -> bool:
+    """True if such an error does not say which conditions the dimensions violate."""
+    return isinstance(error, AssertionError) and str(error).startswith(_UNEXPECTED)
+
+
+_UNEXPECTED = ("Expected op to be '=='", "Cannot create Dim with inconsistent", "tgt_bound=")
 
 
 def constraint_sentences(error: BaseException) -> list[str]:

@@ -36,6 +36,12 @@ def test_constraints_on_sizes() -> None:
     assert texts.violates_constraints(fixed)
     assert texts.constraint_sentences(fixed)
     assert not texts.violates_constraints(ValueError("other"))
+    assert not texts.is_without_conditions(fixed)
+    unsolved = AssertionError(
+        "Expected op to be '==', got < for 3/2 < m"
+    )  # see test_specialization
+    assert texts.violates_constraints(unsolved)
+    assert texts.is_without_conditions(unsolved)
 
 
 def test_a_suggested_fix_and_a_guard() -> None:

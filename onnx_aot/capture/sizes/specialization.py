@@ -26,6 +26,12 @@ from onnx_aot.capture.sizes.captured_dimensions import (
     sizes_of,
     static_dimensions,
 )
+from onnx_aot.capture.sizes.deciding_lines import (
+    find_symbol,
+    lines_fixing,
+    lines_on,
+    says_the_same,
+)
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, is_unlimited
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
 from onnx_aot.capture.sizes.size_branches import ONE_BRANCH, RareBranch, find_rare_branches
@@ -38,6 +44,7 @@ from onnx_aot.torch_compat import (
     example_size,
     generated_guard,
     is_relation,
+    is_without_conditions,
     size_conditions,
     specialized_size,
     suggested_fixes,
@@ -101,14 +108,14 @@ def find_undelivered(
     conditions = size_conditions(program)
     found = []
     for dim, size in static_dimensions(program, requested):
-        lines = _lines_fixing(_symbol(dim, requested, decisions), decisions)
+        lines = lines_fixing(find_symbol(dim, requested, decisions), decisions)
         found.append(Finding(dim, f"fixed at {size}", lines, _fix_for_line(lines, dim, size)))
     static = {finding.dim for finding in found}
     for binding in find_bindings(program, requested, conditions):
         is_error = binding.fixes or _is_of_number(binding, requested, decisions)
         if is_error and binding.dim not in static:
             static.add(binding.dim)
-            lines = _lines_on(binding.dim, requested, decisions, binding.condition)
+            lines = lines_on(binding.dim, requested, decisions, binding.condition)
             shown = textwrap.shorten(binding.condition, 120, placeholder=" ...")
             sizes = f"fixed at {binding.smallest}"
             if not binding.fixes:
@@ -172,7 +179,7 @@ def _find_limited(
         violated = [e for e in entries if not _holds_in_range(e.on_n, dim, requested, decisions)]
         if not violated:
             continue
-        lines = _lines_on(dim, requested, decisions, violated[-1].shown)
+        lines = lines_on(dim, requested, decisions, violated[-1].shown)
         smallest, largest = dim.limits
         upper = "on" if largest == math.inf else f"to {largest}"
         shown = textwrap.shorten(violated[-1].shown, 120, placeholder=" ...")
@@ -276,7 +283,7 @@ def describe_torch(
         size = specialized_size(sentence)
         if size is not None and dims:
             for dim in dims:
-                places = _lines_fixing(_symbol(dim, requested, decisions), decisions)
+                places = lines_fixing(find_symbol(dim, requested, decisions), decisions)
                 fix = _fix_for_line(places, dim, size)
                 found.append(Finding(dim, f"fixed at {size}", places, fix))
             continue
@@ -286,9 +293,11 @@ def describe_torch(
             named = requested.at(term)
             shown = shown.replace(term, term if named is None else named.size)
         lines.append(f"  {shown}")
-        about = [place for dim in dims for place in _lines_on(dim, requested, decisions)]
+        about = [place for dim in dims for place in lines_on(dim, requested, decisions)]
         for place in list(dict.fromkeys(about))[:3]:
             lines += with_line(place)
+    if is_without_conditions(error):
+        lines.append(f"  torch cannot solve the conditions of the model: {error}")
     fixes = suggested_fixes(error)
     if fixes:
         lines.append("  fix: give dynamic_shapes what the model needs: " + "; ".join(fixes))
@@ -303,8 +312,11 @@ def is_delivered(error: Exception, requested: DynamicShapes, decisions: Sequence
     """True if torch complains only about deviations that are as good as the request.
 
     These are sizes that depend on each other and stay dynamic, with the bounds of the other one,
-    and sizes 0 and 1, which torch's operators treat specially and ONNX's do not.
+    and sizes 0 and 1, which torch's operators treat specially and ONNX's do not. If torch does not
+    say what it complains about, the capture in which it could choose the dimensions tells.
     """
+    if is_without_conditions(error):
+        return True
     sentences = [sentence.rstrip(".") for sentence in constraint_sentences(error)]
     relations = list(filter(is_relation, sentences))
     return bool(sentences) and all(
@@ -362,7 +374,7 @@ def describe_relations(
     """Sentences on dimensions that turned out to depend on others, with the responsible line."""
     found = []
     for dim, sentence in find_renamed(program, requested):
-        symbol = _symbol(dim, requested, decisions)
+        symbol = find_symbol(dim, requested, decisions)
         line = next(
             (
                 decision.location
@@ -385,7 +397,7 @@ def describe_limits(
         is_error = binding.fixes or _is_of_number(binding, requested, decisions)
         if is_error and not binding.dim.may_be_static:
             continue
-        lines = _lines_on(binding.dim, requested, decisions, binding.condition)
+        lines = lines_on(binding.dim, requested, decisions, binding.condition)
         by = "".join(f", by {line.cited}" for line in lines)
         fix = _fix_for_line(lines, binding.dim, None)
         place = f"{binding.dim.place}: {binding.smallest} to {binding.largest}{by}"
@@ -396,87 +408,19 @@ def describe_limits(
 # --- lines ---------------------------------------------------------------------------------------
 
 
-def _symbol(
-    dim: RequestedDim, requested: DynamicShapes, decisions: Sequence[Decision]
-) -> str | None:
-    """Returns the symbol of a dimension in the decisions."""
-    for decision in decisions:
-        for symbol, (sources, _) in decision.symbols.items():
-            if any(requested.at(source) == dim for source in sources):
-                return symbol
-    return None
-
-
-def _lines_on(
-    dim: RequestedDim,
-    requested: DynamicShapes,
-    decisions: Sequence[Decision],
-    condition: str | None = None,
-) -> tuple[Location, ...]:
-    """Up to 3 lines that decided about a dimension; with a condition, one, if possible its own."""
-    symbol = _symbol(dim, requested, decisions)
-    about = [d for d in decisions if d.kind == "guard" and symbol in d.symbols]
-    if condition is not None and symbol is not None:
-        on_n = condition.replace(dim.size, "n")
-        same = [d for d in about if _says_the_same(d, symbol, on_n)]
-        about = same or [d for d in about if _fixes_size(d, symbol)] or about
-    places = [decision.location for decision in about if decision.location is not None]
-    return tuple(dict.fromkeys(places))[: 1 if condition is not None else 3]
-
-
 def _is_of_number(
     binding: Binding, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> bool:
     """True if a number computed from the size was read, as ``avg_pool1d(x, n // 2)`` does."""
-    symbol = _symbol(binding.dim, requested, decisions)
+    symbol = find_symbol(binding.dim, requested, decisions)
     if symbol is None or binding.condition.endswith("== 0"):  # a kernel looks for empty tensors
         return False
     on_n = binding.condition.replace(binding.dim.size, "n")
     return any(
-        decision.is_number and _says_the_same(decision, symbol, on_n)
+        decision.is_number and says_the_same(decision, symbol, on_n)
         for decision in decisions
         if decision.kind == "guard"
     )
-
-
-def _says_the_same(decision: Decision, symbol: str, condition: str) -> bool:
-    if set(decision.symbols) != {symbol}:
-        return False
-    return all(
-        bool(decision.holds({symbol: n})) == bool(holds(condition, {"n": n})) for n in range(64)
-    )
-
-
-def _lines_fixing(
-    symbol: str | None, decisions: Sequence[Decision], seen: frozenset[str] = frozenset()
-) -> tuple[Location, ...]:
-    """Returns the line after which a symbol can only be the example's size.
-
-    If one line equates it with another symbol, and a second line fixes that one, returns both.
-    """
-    if symbol is None or symbol in seen:
-        return ()
-    guards = [d for d in decisions if d.kind == "guard" and symbol in d.symbols and d.location]
-    alone = [d for d in guards if len(d.symbols) == 1 and _fixes_size(d, symbol)]
-    for decision in alone:
-        return (decision.location,) if decision.location else ()
-    for decision in guards:
-        for other in decision.symbols:
-            if other != symbol and _fixes_size(decision, symbol):
-                further = _lines_fixing(other, decisions, seen | {symbol})
-                if further and decision.location:
-                    return tuple(dict.fromkeys((decision.location, *further)))
-    return ()
-
-
-def _fixes_size(decision: Decision, symbol: str) -> bool:
-    """True if only the example's size is accepted, with other symbols as in the example."""
-    example = decision.symbols[symbol][1]
-    if example is None:
-        return False
-    others = {0, 1, 2, 3, example // 2, example - 1, example + 1, 2 * example, 3 * example + 2}
-    tried = [n for n in others if n >= 0 and n != example]
-    return all(decision.holds({symbol: n}) is False for n in tried)
 
 
 # --- fixes ---------------------------------------------------------------------------------------
@@ -552,9 +496,9 @@ def _holds_in_range(
     Sizes 0 and 1 are tested only if the user's code asks about them, since torch's operators do
     so as well.
     """
-    symbol = _symbol(dim, requested, decisions)
+    symbol = find_symbol(dim, requested, decisions)
     asked = symbol is not None and any(
-        decision.direct and _says_the_same(decision, symbol, condition) for decision in decisions
+        decision.direct and says_the_same(decision, symbol, condition) for decision in decisions
     )
     smallest, largest = dim.limits
     first = smallest if asked else max(smallest, 2)

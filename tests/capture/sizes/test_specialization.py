@@ -414,6 +414,42 @@ def test_sizes_around_the_example_name_their_line() -> None:
         onnx_aot.export(tenth, (torch.ones(25, 2),), dynamic_shapes=({0: "n"},))
 
 
+def test_two_limits_that_leave_one_size_are_both_named() -> None:
+    def squeezed_in(x: Tensor) -> Tensor:
+        if x.shape[0] > 3:
+            x = x * 2
+        if x.shape[0] < 5:
+            x = x + 1
+        return x
+
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(squeezed_in, (X,), dynamic_shapes=({0: "n"},))
+    message = str(caught.value)
+    assert "  x, axis 0 ('n'): fixed at 4\n" in message
+    assert line_of(squeezed_in, "> 3") in message
+    assert line_of(squeezed_in, "< 5") in message
+
+
+def test_a_dim_from_zero_that_operators_refuse_small_sizes_of() -> None:
+    """Torch's solver fails at the condition ``3/2 < m``, under which the operator has a result."""
+    model = torch.nn.ConvTranspose1d(3, 2, 1, stride=2, padding=1).eval()
+    dims = {0: Dim("n", min=0), 2: Dim("m", min=0)}
+    program = onnx_aot.export(model, (torch.randn(3, 3, 5),), dynamic_shapes=(dims,))
+    for shape in ((3, 3, 5), (1, 3, 2), (0, 3, 4)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x)[0], model(x), rtol=1e-3, atol=1e-4)
+
+
+def test_a_dim_from_zero_that_the_model_refuses_small_sizes_of() -> None:
+    def above_one(x: Tensor) -> Tensor:
+        return x + 1 if torch.sym_max(4 * x.shape[0] - 4, 0) > 1 else x - 1
+
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(above_one, (X,), dynamic_shapes=({0: Dim("n", min=0)},))
+    assert line_of(above_one, "sym_max") in str(caught.value)
+    assert "write torch.export.Dim('n', min=2) for it" in str(caught.value)
+
+
 def test_a_strict_capture_names_lines_too() -> None:
     """Only strict capture handles this model; the line comes from the bytecode."""
 

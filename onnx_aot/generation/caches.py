@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from onnx_aot.errors import InvalidOptionError
 
-__all__ = ["Pair", "cached_states"]
+__all__ = ["Pair", "cache_parameter", "cached_states"]
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 """Keys and values of one layer, ``[batch, heads, length, size of a head]`` each."""
+
+
+def cache_parameter(forward: Callable[..., Any]) -> str | None:
+    """Returns the name of the parameter of ``forward`` that takes the cache, or None.
+
+    It is ``cache`` since transformers 5.24, and ``past_key_values`` before. The output of a model
+    has an attribute of the same name.
+    """
+    taken = inspect.signature(forward).parameters
+    return next((name for name in ("cache", "past_key_values") if name in taken), None)
 
 
 def cached_states(
@@ -33,10 +43,11 @@ def cached_states(
             and values; or it fails, and the cause is chained.
     """
     name = type(model).__name__
-    if "past_key_values" not in inspect.signature(model.forward).parameters:
+    parameter = cache_parameter(model.forward)
+    if parameter is None:
         raise InvalidOptionError(
-            f"{name}.forward does not take past_key_values, so it has no key-value cache. Export "
-            "it without one: onnx_aot.export(model, kwargs=...)"
+            f"{name}.forward takes neither cache nor past_key_values, so it has no key-value "
+            "cache. Export it without one: onnx_aot.export(model, kwargs=...)"
         )
     if any(weight.is_meta for weight in model.parameters()):
         model = copy.deepcopy(model).to("meta")
@@ -48,12 +59,12 @@ def cached_states(
         raise InvalidOptionError(
             f"{name} fails on one token with its own cache, even without an export: {error}"
         ) from error
-    cache = getattr(returned, "past_key_values", None)
+    cache = getattr(returned, parameter, None)
     part = getattr(cache, "cross_attention_cache" if cross else "self_attention_cache", cache)
     layers = getattr(part, "layers", None)
     if not layers:
         raise InvalidOptionError(
-            f"{name} returns no key-value cache (past_key_values is a {type(cache).__name__}). A "
+            f"{name} returns no key-value cache ({parameter} is a {type(cache).__name__}). A "
             "decoder returns one. If the model can be a decoder or an encoder, set "
             "config.is_decoder=True. Export other models with onnx_aot.export(model, kwargs=...)"
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.generation.caches import Pair
+from onnx_aot.generation.caches import Pair, cache_parameter
 
 __all__ = [
     "CAPTURED",
@@ -71,7 +71,7 @@ def decoder_inputs(model: Any, pairs: Sequence[Pair], sizes: Sizes) -> dict[str,
     device = device_for(model)
     return {
         **{name: tensor.to(device) for name, tensor in given.items()},
-        "past_key_values": _make_cache(pairs, batch, sizes.past, device),
+        str(cache_parameter(model.forward)): _make_cache(pairs, batch, sizes.past, device),
     }
 
 

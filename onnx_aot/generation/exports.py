@@ -12,7 +12,7 @@ import torch
 
 from onnx_aot.errors import InvalidOptionError, documentation
 from onnx_aot.export import export
-from onnx_aot.generation.caches import cached_states
+from onnx_aot.generation.caches import cache_parameter, cached_states
 from onnx_aot.generation.examples import (
     CAPTURED,
     KINDS,
@@ -104,7 +104,7 @@ def export_decoder(
         options,
         dynamic_shapes={
             **{name: AXES[name] for name in named},
-            "past_key_values": _per_layer(PAST, pairs),
+            str(cache_parameter(model.forward)): _per_layer(PAST, pairs),
         },
         input_names=[*named, *_state_names("past_key_values", "", pairs)],
         output_names=["logits", *_state_names("present", "", pairs)],

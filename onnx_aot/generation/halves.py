@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from onnx_aot.generation.caches import cache_parameter
+
 __all__ = ["make_decoder_forward", "make_encoder_forward", "replace_forward"]
 
 
@@ -21,11 +23,14 @@ def make_encoder_forward(forward: Callable[..., Any]) -> Callable[..., Any]:
     """
     from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
+    parameter = str(cache_parameter(forward))
+
     def encode(**inputs: torch.Tensor) -> Any:
         first = next(iter(inputs.values()))
         start = torch.zeros(first.shape[0], 1, dtype=torch.int64, device=first.device)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        found = forward(**inputs, decoder_input_ids=start, past_key_values=cache, use_cache=True)
+        held = {parameter: cache}
+        found = forward(**inputs, **held, decoder_input_ids=start, use_cache=True)
         layers: list[Any] = cache.cross_attention_cache.layers
         return found.encoder_last_hidden_state, [(layer.keys, layer.values) for layer in layers]
 
@@ -39,6 +44,8 @@ def make_decoder_forward(forward: Callable[..., Any], width: int) -> Callable[..
     """
     from transformers.modeling_outputs import BaseModelOutput
 
+    parameter = str(cache_parameter(forward))
+
     def decode(
         input_ids: torch.Tensor,
         past_key_values: Any,
@@ -50,11 +57,11 @@ def make_decoder_forward(forward: Callable[..., Any], width: int) -> Callable[..
         found = forward(
             encoder_outputs=encoded,
             decoder_input_ids=input_ids,
-            past_key_values=past_key_values,
             use_cache=True,
+            **{parameter: past_key_values},
             **masks,
         )
-        layers = found.past_key_values.self_attention_cache.layers
+        layers = getattr(found, parameter).self_attention_cache.layers
         return found.logits, [(layer.keys, layer.values) for layer in layers]
 
     return decode

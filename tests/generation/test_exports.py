@@ -15,6 +15,7 @@ import torch
 import onnx_aot
 from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterWarning
 from onnx_aot.generation import Decoder, export_decoder
+from onnx_aot.generation.caches import cache_parameter
 from onnx_aot.torch_compat import pytree
 from tests.generation import models
 from tests.generation.models import Make, assert_same, generated, prompts, stepwise, transformers
@@ -189,6 +190,11 @@ def test_weights_come_later() -> None:
     assert Decoder(program).generate(ids, mask).tolist() == expected.tolist()
 
 
+class Encoder(transformers.BertPreTrainedModel):  # type: ignore[misc, name-defined]
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        return input_ids
+
+
 def test_what_cannot_be_exported() -> None:
     bert = transformers.BertModel(
         transformers.BertConfig(**DECODER_OF_BERT, num_hidden_layers=1, is_decoder=False)
@@ -198,10 +204,13 @@ def test_what_cannot_be_exported() -> None:
     mamba = transformers.MambaConfig(
         vocab_size=8, hidden_size=8, state_size=4, num_hidden_layers=1, intermediate_size=16
     )
-    with pytest.raises(
-        InvalidOptionError, match=r"MambaForCausalLM\.forward does not take past_key_v"
-    ):
+    without = r"MambaForCausalLM\.forward takes neither cache nor past_key_values"
+    # Since transformers 5.24 its state is a cache, too.
+    states = "layer 0 of the cache of MambaForCausalLM is a LinearAttentionLayer"
+    with pytest.raises(InvalidOptionError, match=f"{without}|{states}"):
         export_decoder(transformers.MambaForCausalLM(mamba).eval())
+    with pytest.raises(InvalidOptionError, match=r"Encoder\.forward takes neither cache nor past"):
+        export_decoder(Encoder(transformers.BertConfig()).eval())
     with pytest.raises(InvalidOptionError, match="Linear; expected a language model"):
         export_decoder(torch.nn.Linear(2, 2))
     small = {**models.DECODER, "num_hidden_layers": 1, "layer_types": ["conv"]}
@@ -243,11 +252,11 @@ def test_what_cannot_be_run() -> None:
 
 def test_no_mask_that_is_too_long_or_short() -> None:
     """A call checks the size of the mask, which is a sum of two dimensions."""
-    _, program, _ = exported(models.llama)
+    model, program, _ = exported(models.llama)
     one = torch.zeros(2, 1, 4, 8)
-    cache = transformers.DynamicCache([(one, one)] * 2)
+    held = {str(cache_parameter(model.forward)): transformers.DynamicCache([(one, one)] * 2)}
     ids = torch.ones(2, 3, dtype=torch.int64)
-    given = {"input_ids": ids, "position_ids": ids, "past_key_values": cache, "use_cache": True}
+    given: dict[str, Any] = {"input_ids": ids, "position_ids": ids, **held, "use_cache": True}
     assert program(**given, attention_mask=torch.ones(2, 7, dtype=torch.int64))[0].shape[1] == 3
     for length in (6, 8):
         with pytest.raises(InferenceError, match="attention_mask"):

@@ -92,6 +92,21 @@ def _unbacked_from_zero(original: Any, settings: Settings) -> Callable[..., Any]
     return create_unbacked_symint
 
 
+def _without_memory_format(
+    original: Callable[..., Any], settings: Settings
+) -> Callable[..., Any]:
+    """Leaves out of a node's ``tensor_meta`` whether the tensor is contiguous, and in which format.
+
+    ``val`` beside it has the strides. Torch answers three questions about products of all sizes for
+    it, per node.
+    """
+
+    def extract(result: torch.Tensor, include_contiguity: bool = True) -> Any:
+        return original(result, include_contiguity=False)
+
+    return extract
+
+
 # --- output of torch -----------------------------------------------------------------------------
 
 _LOGGERS = (
@@ -395,6 +410,13 @@ CAPTURE: tuple[Patch, ...] = (
         behaves=lambda original: hasattr(
             importlib.import_module("torch._library.fake_impl").FakeImplCtx, "new_dynamic_size"
         ),
+    ),
+    Patch(
+        "torch.fx.experimental.proxy_tensor:_extract_tensor_metadata",
+        _without_memory_format,
+        "Captures with long expressions of sizes, such as those of windows in 3-D images, take "
+        "minutes, because torch asks at each node in which order its elements are.",
+        parameters="result, include_contiguity",
     ),
     *SILENT,
     PROXY_NODES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import warnings
 import weakref
 from typing import Any
@@ -448,6 +449,25 @@ def test_conditions_that_sympy_cannot_solve_are_refused(monkeypatch: pytest.Monk
         pytest.raises(CaptureError, match="sympy cannot"),
     ):
         exported(example)
+
+
+@shows("torch.fx.experimental.proxy_tensor:_extract_tensor_metadata")
+def test_torch_asks_for_the_memory_format_of_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "is_contiguous_for_memory_format_or_false"
+    module = importlib.import_module("torch.fx.passes.shape_prop")
+    original, asked = getattr(module, name), []
+
+    def note(tensor: Tensor, memory_format: torch.memory_format) -> bool:
+        asked.append(memory_format)
+        return bool(original(tensor, memory_format=memory_format))
+
+    monkeypatch.setattr(module, name, note)
+    example = Example(function(lambda x: (x.T * 2).T.sin()), rows)
+    assert not differs(example, exported(example))
+    assert not asked
+    with absent("torch.fx.experimental.proxy_tensor:_extract_tensor_metadata"):
+        assert not differs(example, exported(example))
+    assert len(asked) >= 4
 
 
 # --- libraries -----------------------------------------------------------------------------------

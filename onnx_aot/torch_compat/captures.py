@@ -92,9 +92,7 @@ def _unbacked_from_zero(original: Any, settings: Settings) -> Callable[..., Any]
     return create_unbacked_symint
 
 
-def _without_memory_format(
-    original: Callable[..., Any], settings: Settings
-) -> Callable[..., Any]:
+def _without_memory_format(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Leaves out of a node's ``tensor_meta`` whether the tensor is contiguous, and in which format.
 
     ``val`` beside it has the strides. Torch answers three questions about products of all sizes for

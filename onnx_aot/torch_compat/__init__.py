@@ -102,6 +102,7 @@ from onnx_aot.torch_compat.releases import (
     find_capabilities,
     is_tested,
 )
+from onnx_aot.torch_compat.rounded_sizes import ROUNDED_SIZES
 from onnx_aot.torch_compat.size_division import SIZE_DIVISION
 from onnx_aot.torch_compat.size_order import SIZE_ORDER
 from onnx_aot.torch_compat.symbolic_sizes import (
@@ -226,6 +227,7 @@ __all__ = [
     "PRIVATE",
     "QUIET",
     "REGISTRIES",
+    "ROUNDED_SIZES",
     "SETS_GRADIENTS",
     "SILENT",
     "SIZE_DIVISION",

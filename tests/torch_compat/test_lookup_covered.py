@@ -10,6 +10,7 @@ from tests.torch_compat import (
     test_lookup_missing,
     test_lookup_missing_messages,
     test_lookup_missing_operators,
+    test_rounded_sizes,
     test_size_order,
 )
 from tests.torch_compat.without import SHOWN, shows
@@ -23,7 +24,8 @@ def test_every_row_is_shown() -> None:
         test_lookup_missing_messages,
         test_lookup_missing_operators,
     )
-    for module in (test_interrupts, *missing, test_rounding, test_size_order):
+    rules = (test_rounded_sizes, test_size_order)
+    for module in (test_interrupts, *missing, test_rounding, *rules):
         assert module.shows is shows  # the modules register what they show
     assert set() == NAMES - SHOWN
     assert set() == SHOWN - NAMES

@@ -1,0 +1,96 @@
+"""Writes sums of sizes with remainders by quotients: ``n + -n % 8`` is ``8*((n + 7)//8)``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from onnx_aot.torch_compat.lookup import private
+from onnx_aot.torch_compat.patching import Patch, Settings
+
+__all__ = ["ROUNDED_SIZES", "round_sum"]
+
+_FUNCTIONS = "torch.utils._sympy.functions"
+_REMAINDERS = ("Mod", "PythonMod")
+
+
+def round_sum(expression: Any) -> Any:
+    """Writes a sum by quotients if it loses a term by that, and returns it as it is otherwise.
+
+    ``n - n % 8`` becomes ``8*(n//8)``, and ``n + (8 - n % 8) % 8`` becomes ``8*((n + 7)//8)``, of
+    which torch knows that 8 divides it.
+    """
+    if not expression.is_Add or not any(map(_has_remainder, expression.args)):
+        return expression
+    written = _write_by_quotients(expression)
+    return written if _count_terms(written) < len(expression.args) else expression
+
+
+def _has_remainder(term: Any) -> bool:
+    if term.is_Mul:
+        term = term.as_coeff_Mul()[1]
+    return _is_remainder(term)
+
+
+def _is_remainder(term: Any) -> bool:
+    return type(term).__name__ in _REMAINDERS and bool(term.args[1].is_Integer and term.args[1] > 0)
+
+
+def _count_terms(expression: Any) -> int:
+    return len(expression.args) if expression.is_Add else 1
+
+
+@functools.lru_cache(maxsize=1024)
+def _write_by_quotients(expression: Any) -> Any:
+    if _is_remainder(expression):
+        base, divisor = _write_by_quotients(expression.args[0]), expression.args[1]
+        return (base - divisor * _divide(base, divisor)).expand()
+    if expression.is_Add or expression.is_Mul:
+        return expression.func(*map(_write_by_quotients, expression.args)).expand()
+    return expression
+
+
+def _divide(base: Any, divisor: Any) -> Any:
+    """``base // divisor``, where torch takes out what is divisible; ``-n//8`` is ``-((n + 7)//8)``.
+
+    Sizes are rounded up by both, so both get one form.
+    """
+    floor_div: Any = private(f"{_FUNCTIONS}:FloorDiv")
+    quotient = floor_div(base, divisor)
+    negative = {
+        part: -floor_div(-part.args[0] + part.args[1] - 1, part.args[1])
+        for part in quotient.atoms(floor_div)
+        if part.args[1].is_Integer and part.args[0].could_extract_minus_sign()
+    }
+    return quotient.xreplace(negative)
+
+
+def _round_result(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    if private(f"{_FUNCTIONS}:FloorDiv") is None:
+        return original
+
+    @functools.wraps(original)
+    def combine(self: Any, other: Any) -> Any:
+        result = original(self, other)
+        expression = getattr(result, "_expr", None)
+        if expression is not None:
+            rounded = round_sum(expression)
+            if rounded is not expression:
+                result._expr = rounded
+        return result
+
+    return combine
+
+
+ROUNDED_SIZES = tuple(
+    Patch(
+        f"torch.fx.experimental.sym_node:SymNode.{name}",
+        _round_result,
+        "Models that pad to a multiple have long sizes, and some take a minute to be captured.",
+        when=lambda settings: settings.dynamic,
+        parameters="self, other",
+    )
+    for name in ("_add", "_sub")
+)
+"""Rows for sums and differences of sizes."""

@@ -1,0 +1,118 @@
+"""Sums of sizes with remainders: ``onnx_aot/torch_compat/rounded_sizes.py``."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import sympy
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+
+import onnx_aot
+from onnx_aot.torch_compat.rounded_sizes import round_sum
+from tests.tolerances import assert_close
+from tests.torch_compat.without import absent, shows
+
+N, M = sympy.symbols("n m", integer=True, positive=True)
+ADDITION = "torch.fx.experimental.sym_node:SymNode._add"
+SUBTRACTION = "torch.fx.experimental.sym_node:SymNode._sub"
+SIZES = (13, 5, 6, 8, 15, 16, 17, 64)
+
+
+@pytest.mark.parametrize(
+    ("size", "written"),
+    [
+        (N - Mod(N, 8), 8 * FloorDiv(N, 8)),
+        (N + 8 - Mod(N, 8), 8 * FloorDiv(N, 8) + 8),
+        (N + Mod(8 - Mod(N, 8), 8), 8 * FloorDiv(N + 7, 8)),
+        (N + PythonMod(-N, 8), 8 * FloorDiv(N + 7, 8)),
+        (N + M + PythonMod(-N, 8), M + 8 * FloorDiv(N + 7, 8)),
+        (2 * N + PythonMod(-2 * N, 8), 8 * FloorDiv(N + 3, 4)),
+        (FloorDiv(N, 3) + PythonMod(-FloorDiv(N, 3), 4), 4 * FloorDiv(FloorDiv(N, 3) + 3, 4)),
+    ],
+)
+def test_sum_becomes_a_multiple(size: Any, written: Any) -> None:
+    assert round_sum(size) == written
+
+
+@pytest.mark.parametrize(
+    "size", [N, N + M, 8 - Mod(N, 8), M - Mod(N, 8), N + PythonMod(-N, M), Mod(N, 8)]
+)
+def test_other_sizes_stay(size: Any) -> None:
+    assert round_sum(size) is size
+
+
+def test_values_stay() -> None:
+    draw, changed = random.Random(0), 0
+    for _ in range(300):
+        divisor, base = draw.choice((2, 3, 8)), draw.choice((1, -1, 3)) * N + draw.randint(-4, 4)
+        inner = draw.choice((base, divisor - PythonMod(base, divisor)))
+        sign = draw.choice((1, -1))
+        size = (
+            draw.choice((0, N, M)) + draw.choice((base, -base)) + sign * PythonMod(inner, divisor)
+        )
+        written = round_sum(size)
+        changed += written != size
+        for n in range(1, 30):
+            values = {N: sympy.Integer(n), M: sympy.Integer(5)}
+            assert size.xreplace(values) == written.xreplace(values), (size, written, n)
+    assert changed > 50
+
+
+class Padded(nn.Module):
+    """Pads to a multiple of the window."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x, (0, (8 - x.shape[0] % 8) % 8)) * 2
+
+
+class Whole(nn.Module):
+    """Leaves out what does not fill a window."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[: x.shape[0] - x.shape[0] % 4] * 2
+
+
+class Windows(nn.Module):
+    """Pads if that is necessary, computes in windows, and crops, as image models do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = x.shape[0]
+        pad = (8 - n % 8) % 8
+        y = F.pad(x, (0, pad)) if pad else x
+        for _ in range(2):
+            size = y.shape[0]
+            windows = y.view(size // 8, 2, 4).transpose(0, 1).softmax(-1)
+            y = y + windows.transpose(0, 1).reshape(size)
+        return y[:n]
+
+
+def shape_of_result(model: nn.Module, size: int = 13) -> str:
+    """The shape of the result, which is right at several lengths."""
+    program = onnx_aot.export(model, (torch.rand(size),), dynamic_shapes=({0: "n"},))
+    for n in SIZES:
+        x = torch.rand(n)
+        assert_close(program(x)[0], model(x))
+    return str(program.model.graph.outputs[0].shape)
+
+
+@shows(ADDITION)
+def test_a_padded_size_is_a_multiple() -> None:
+    assert shape_of_result(Padded()) == "[8*((n + 7)//8)]"
+    with absent(ADDITION):
+        assert "%" in shape_of_result(Padded())
+
+
+@shows(SUBTRACTION)
+def test_a_size_without_its_rest_is_a_multiple() -> None:
+    assert shape_of_result(Whole()) == "[4*(n//4)]"
+    with absent(SUBTRACTION):
+        assert shape_of_result(Whole()) != "[4*(n//4)]"
+
+
+def test_windows_of_a_padded_size() -> None:
+    assert shape_of_result(Windows(), size=16) == "[n]"

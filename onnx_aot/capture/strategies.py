@@ -149,7 +149,8 @@ class Run:
 
             measure = contextlib.nullcontext if limit is None else limit.measure_path
             branches = Branches(
-                model.module, validations.is_asked_by_model, decisions.seen, measure
+                *(model.module, validations.is_asked_by_model, decisions.seen),
+                *(validations, measure),
             )
         known = KnownValues(model.sources, unknown, decisions.locate)
         reuse = None

@@ -7,7 +7,10 @@ where they are needed.
 
 from __future__ import annotations
 
-from onnx_aot.torch_compat.behaviour import int64_ranges_truncate_their_bounds
+from onnx_aot.torch_compat.behaviour import (
+    asserts_floats_of_data,
+    int64_ranges_truncate_their_bounds,
+)
 from onnx_aot.torch_compat.branches import (
     BRANCHES,
     SETS_GRADIENTS,
@@ -267,6 +270,7 @@ __all__ = [
     "access_of_subclasses",
     "applied",
     "asserted_condition",
+    "asserts_floats_of_data",
     "aten",
     "can_copy",
     "can_record_paths",

@@ -6,11 +6,11 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from onnx_aot.capture.branches.assignments import Assignments
+from onnx_aot.capture.branches.assignments import Assignments, LeftDifferentError
 from onnx_aot.capture.branches.joining import (
     SAME_KINDS,
     STRUCTURES,
@@ -18,17 +18,21 @@ from onnx_aot.capture.branches.joining import (
     join,
 )
 from onnx_aot.capture.branches.replay import replay
-from onnx_aot.capture.branches.steps import Constant, Step, ask, check, read_steps
+from onnx_aot.capture.branches.steps import Call, Constant, Step, ask, check, read_steps
 from onnx_aot.capture.error_hints import UnjoinableError
 from onnx_aot.capture.module_state import preserved_state
+from onnx_aot.capture.sizes.guards import location_of_error
+from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.metadata.user_code import is_users_file
 from onnx_aot.pytrees.containers import register_containers, wrap_constants
 from onnx_aot.torch_compat import (
+    asserts_floats_of_data,
     current_tracer,
     fake_mode_of,
     pytree,
     record_mark,
     record_path,
+    symbolic_expression,
     without_new_conditions,
 )
 
@@ -49,6 +53,7 @@ class Branches:
         module: The model.
         is_asked: Tells whether the present question is one of the model's code.
         decided: Called as ``Settings.decided``.
+        validations: Gets the ends of paths at which the model raises an error.
         measure: Returns a context manager around the capture of the first path.
     """
 
@@ -57,10 +62,11 @@ class Branches:
         module: torch.nn.Module,
         is_asked: Callable[[], bool],
         decided: Callable[[str, Any, Any], None],
+        validations: list[Validation],
         measure: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._module, self._is_asked, self._decided = module, is_asked, decided
-        self.measure = measure
+        self.validations, self.measure = validations, measure
         self._path: _Path | None = None
 
     def wrap(self, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,15 +165,31 @@ class _Capture:
         self._constants: dict[int, Constant] = {}
 
     def run(self) -> Any:
-        try:
-            steps = self._solve(())
-        except DifferentBeginningError:  # torch knew less about sizes in the first path
-            self._count, self._assignments = 0, Assignments()
-            steps = self._solve(())
+        steps = self._solve_all()
+        if isinstance(steps, _Raised):
+            raise UnjoinableError(f"each side raises an error, such as {_show(steps.error)}")
         self._assignments.repeat()
         return pytree.tree_unflatten(replay(steps, self._inputs), self._results)
 
-    def _solve(self, answers: tuple[bool, ...], known: Any = None) -> list[Step]:
+    def _solve_all(self) -> list[Step] | _Raised:
+        """The steps of all paths."""
+        knew_less = False  # torch, about sizes in the first path
+        while True:
+            try:
+                return self._solve(())
+            except DifferentBeginningError:
+                if knew_less:
+                    raise
+                knew_less, watched = True, set(self._assignments.watched.values())
+            except (
+                LeftDifferentError
+            ) as error:  # it is no harm if they are set before they are read
+                watched = {*self._assignments.watched.values(), *error.changes}
+                if len(watched) == len(self._assignments.watched):
+                    raise
+            self._count, self._assignments = 0, Assignments(watched)
+
+    def _solve(self, answers: tuple[bool, ...], known: Any = None) -> list[Step] | _Raised:
         """The steps of all paths that begin with some answers."""
         path, steps = known or self._record(answers)
         if len(path.answers) == len(answers):
@@ -176,10 +198,39 @@ class _Capture:
         ways = {taken: self._solve((*answers, taken), (path, steps))}
         ways[not taken] = self._solve((*answers, not taken))
         first, second = ways[True], ways[False]
+        if isinstance(first, _Raised):
+            return self._require(False, second, len(answers), first)
+        if isinstance(second, _Raised):
+            return self._require(True, first, len(answers), second)
         at = _find_question(first, len(answers))
         return join(first, second, at)
 
-    def _record(self, answers: tuple[bool, ...]) -> tuple[_Path, list[Step]]:
+    def _require(
+        self, answer: bool, steps: list[Step] | _Raised, number: int, raised: _Raised
+    ) -> list[Step] | _Raised:
+        """Makes an assertion of a question, because the model raises an error on one side.
+
+        Args:
+            answer: The answer with which it does not.
+            steps: The steps with this answer.
+            number: Number of questions before this one.
+            raised: The other side.
+        """
+        if isinstance(steps, _Raised):
+            return raised
+        at = _find_question(steps, number)
+        asked = steps[at]
+        leaves, spec = pytree.tree_flatten(((asked.leaves[0], _show(raised.error), answer), {}))
+        is_asserted = _can_assert(asked)
+        steps[at : at + 1] = [Call(check, leaves, spec, asked.node)] if is_asserted else []
+        location = location_of_error(raised.error)
+        if location is not None:
+            lines = (location.line, location.line)
+            found = Validation(answer, True, location, lines, location.text, asserted=is_asserted)
+            self._branches.validations.append(found)
+        return steps
+
+    def _record(self, answers: tuple[bool, ...]) -> tuple[_Path, list[Step] | _Raised]:
         self._count += 1
         if self._count > MOST_PATHS:
             raise UnjoinableError(_TOO_MANY)
@@ -191,7 +242,8 @@ class _Capture:
             for position, value in zip(self._positions, inputs, strict=True):
                 leaves[position] = value
             args, kwargs = pytree.tree_unflatten(leaves, self._spec)
-            returned = self._forward(*args, **kwargs)
+            with self._assignments.watch():
+                returned = self._forward(*args, **kwargs)
             register_containers(returned, "the result", "outputs")
             results, path.spec = pytree.tree_flatten(wrap_constants(returned))
             return tuple(results)
@@ -206,7 +258,7 @@ class _Capture:
                 module = record_path(run, self._inputs)
             except Exception as error:
                 if path.answers and _is_raised_by_model(error):
-                    raise UnjoinableError(f"one side raises {_show(error)}", _RAISE) from error
+                    return path, _Raised(error)
                 raise
             self._assignments.add_path(list_changes())
         if self._results is not None and path.spec != self._results:
@@ -215,21 +267,32 @@ class _Capture:
         return path, read_steps(module, self._inputs, self._constants)
 
 
-_RAISE = (
-    "raise in the if itself, which the export leaves out with a warning, or check the data before "
-    "the model is called"
-)
+class _Raised(NamedTuple):
+    """The end of a path at which the model raises an error."""
+
+    error: BaseException
 
 
-def _is_raised_by_model(error: Exception) -> bool:
-    """True if the code of the model itself raised an error, and not a function that it called."""
+def _is_raised_by_model(error: BaseException) -> bool:
+    """True if the code of the model itself raised an error, and not a function that it called.
+
+    An error that the model raises in place of another one may be about the capture.
+    """
     traceback, file = error.__traceback__, ""
     while traceback is not None:
         file, traceback = traceback.tb_frame.f_code.co_filename, traceback.tb_next
-    return is_users_file(file)
+    before = error.__cause__ or error.__context__
+    return is_users_file(file) and (before is None or _is_raised_by_model(before))
 
 
-def _show(error: Exception) -> str:
+def _can_assert(asked: Step) -> bool:
+    """True if the captured program can assert the answer to a question."""
+    (node,) = asked.node.all_input_nodes
+    symbols = symbolic_expression(node.meta["val"]).free_symbols
+    return asserts_floats_of_data() or not any(str(symbol).startswith("zuf") for symbol in symbols)
+
+
+def _show(error: BaseException) -> str:
     first = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 

@@ -24,9 +24,10 @@ class Sets(nn.Module):
         self.factor = 2
 
     def forward(self, x: Tensor) -> Tensor:
+        last = getattr(self, "factor", 1), getattr(self, "extra", 1)
         if x.sum() < 0:
             self.change()
-        return x * 2
+        return x * (2 if last else 1)
 
 
 class Adds(Sets):
@@ -61,10 +62,36 @@ class AddsToSet(Appends):
         return super().forward(x)
 
 
-class SetsTwo(Sets):
+class Reads(Sets):
+    """Reads what the last call left as code that copies a module does."""
+
     def forward(self, x: Tensor) -> Tensor:
+        last = dict(vars(self))
         self.factor = 3
-        return super().forward(x)
+        if x.sum() < 0:
+            self.change()
+        return x * (2 if last["factor"] else 1)
+
+
+class ReadsOnOneSide(Sets):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.sum() < 0:
+            self.factor = 2
+            return x
+        return x * self.factor
+
+
+class Hides(Sets):
+    """Reads attributes in a way of its own."""
+
+    def __getattribute__(self, name: str) -> Any:
+        return object.__getattribute__(self, name)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.factor = 1
+        if x.sum() < 0:
+            self.change()
+        return x * self.factor
 
 
 class AssignsBuffer(Sets):
@@ -87,11 +114,47 @@ class InChild(nn.Module):
         return result
 
 
+class Scale:
+    """An object that a model makes; it holds itself."""
+
+    def __init__(self, x: Tensor, *given: Any) -> None:
+        self.mean, self.given, self.own = x.mean(), {"values": given}, [self]
+
+
+class LeavesOtherObject(nn.Module):
+    """Makes an object at each call, which differs by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: Any = None
+        self.values = (1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = 2 if self.made else 1
+        if x.sum() < 0:
+            self.made = Scale(x, *self.values)
+            x = x * 2
+        else:
+            self.made = Scale(x + 1, 1, 2.0)
+        return x * self.made.mean * found / found
+
+
+class LeavesEqualObject(LeavesOtherObject):
+    """The objects are made of the same, but for what they compute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = (1, 2.0)
+
+
 @pytest.mark.parametrize(
     ("model", "said"),
     [
         (Sets, "the sides leave self.factor with different values"),
-        (SetsTwo, "the sides leave self.factor with different values"),
+        (Reads, "the sides leave self.factor with different values"),
+        (ReadsOnOneSide, "the sides leave self.factor with different values"),
+        (Hides, "the sides leave self.factor with different values"),
+        (LeavesOtherObject, "the sides leave self.made with different values"),
         (Adds, "the sides leave self.extra with different values"),
         (Deletes, "the sides leave self.factor with different values"),
         (Appends, "the sides leave self.factor with different values"),
@@ -165,7 +228,34 @@ def test_torch_warns_of_caches() -> None:
         onnx_aot.export(Caches(), (X,))
 
 
-@pytest.mark.parametrize("model", [SetsTheSame, Layers])
+class SetsFirst(Sets):
+    """Leaves what it sets, and reads none of it in the next call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.factor = 3
+        if x.sum() < 0:
+            self.change()
+        return x * self.factor
+
+
+class SetsSeveral(nn.Module):
+    """Decides by its data, and keeps the decision as an attribute of a submodule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.child = Sets()
+        self.child.last = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.child.last = bool(x.sum() < 0)
+        if self.child.last and x.max() > 4:
+            self.child.name = "large"
+            return x * 2
+        self.child.name = "small"
+        return x + 1
+
+
+@pytest.mark.parametrize("model", [SetsTheSame, Layers, SetsFirst, SetsSeveral, LeavesEqualObject])
 @pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
 def test_other_attributes(model: type[nn.Module]) -> None:
     torch.manual_seed(0)

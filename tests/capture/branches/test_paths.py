@@ -182,11 +182,27 @@ def writes_and_reads_view(x: Tensor) -> Tensor:
     return view + y
 
 
-def raises(x: Tensor) -> Tensor:
-    def fail() -> Tensor:
-        raise ValueError("not positive")
+class NotPositiveError(ValueError):
+    pass
 
-    return x if x.sum() > 0 else fail()
+
+def fail(kind: type[ValueError] = ValueError) -> Tensor:
+    raise kind("not positive")
+
+
+def always_raises(x: Tensor) -> Tensor:
+    y = x * 2 if x.sum() > 0 else x
+    return fail() if y.max() > 1 else fail(NotPositiveError)
+
+
+def hides_a_loop(x: Tensor) -> Tensor:
+    """Its error is one of the capture, which has no number of steps."""
+    if x.sum() > 0:
+        return x
+    try:
+        return x * sum(range(int(x.abs().max())))
+    except Exception as error:
+        raise ValueError("not positive") from error
 
 
 REFUSED = {
@@ -194,7 +210,8 @@ REFUSED = {
     returns_integers: "they compute a torch.int64 tensor with 2 dimensions and a torch.float32",
     loops: "more than 8 questions on one path",
     writes_and_reads_view: "another view",
-    raises: "one side raises ValueError: not positive",
+    always_raises: "each side raises an error, such as ValueError: not positive",
+    hides_a_loop: "needs values of its data",
 }
 
 
@@ -217,6 +234,63 @@ def test_a_check_of_one_side_is_left_out() -> None:
         program = onnx_aot.export(checks, (X,), dynamic_shapes=({0: "n"},))
     for x in INPUTS:
         torch.testing.assert_close(program(x)[0], checks(x))
+
+
+def raises(x: Tensor) -> Tensor:
+    return x if x.sum() > 0 else fail()
+
+
+def raises_first(x: Tensor) -> Tensor:
+    if x.sum() > 100:
+        y = x / 2
+        return fail() if y.max() > 10 else y
+    return x + 1 if x.mean() > 0 else x - 1
+
+
+def retries(x: Tensor) -> Tensor:
+    """Adds to the diagonal until the matrix has a factor, as libraries of Gaussian processes do."""
+    matrix = torch.eye(3) * x[:1, :1, None]
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    if not torch.any(info):
+        return factor
+    matrix = matrix.clone()
+    for step in range(3):
+        matrix.diagonal(dim1=-1, dim2=-2).add_(10**step)
+        factor, info = torch.linalg.cholesky_ex(matrix)
+        if not torch.any(info):
+            return factor * 2
+    return fail(NotPositiveError)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("model", [raises, raises_first, retries])
+@pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
+def test_a_side_that_raises_is_a_check(model: Callable[[Tensor], Tensor], checked: bool) -> None:
+    example = X + 3
+    program = onnx_aot.export(model, (example,), dynamic_shapes=({0: "n"},), runtime_checks=checked)
+    for x in (example, *INPUTS, X - 60, X - 600):
+        try:
+            expected = model(x)
+        except ValueError:
+            if checked:
+                with pytest.raises(Exception, match="check: "):
+                    program(x)
+        else:
+            torch.testing.assert_close(program(x)[0], expected)
+
+
+def test_it_warns_of_the_line_that_raises() -> None:
+    with pytest.warns(OnnxExporterWarning, match="leaves the checks out") as caught:
+        onnx_aot.export(raises, (X,), dynamic_shapes=({0: "n"},))
+    (message,) = (str(warning.message) for warning in caught)
+    assert "in fail" in message
+    assert 'raise kind("not positive")' in message
+
+
+def test_the_example_is_not_on_the_side_that_raises() -> None:
+    with pytest.raises(CaptureError, match="do not pass a check") as caught:
+        onnx_aot.export(raises, (-X,), dynamic_shapes=({0: "n"},))
+    assert "ValueError: not positive" in str(caught.value)
 
 
 class Batched(nn.Module):

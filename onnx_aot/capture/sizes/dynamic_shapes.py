@@ -135,15 +135,22 @@ def _size_of(value: Any, axis: int | None) -> Any:
 def _by_name(
     order: Sequence[str], given: Sequence[Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
+    only = values[order[0]] if len(order) == 1 else None
+    if isinstance(only, tuple) and len(only) == len(given):  # one entry per value of *args
+        if len(given) > 1 or _gives_axes(given[0]):
+            return {order[0]: given}
     if len(given) > len(order):
-        only = values[order[0]] if len(order) == 1 else None
-        if isinstance(only, tuple) and len(only) == len(given):
-            return {order[0]: given}  # one entry per value of *args
         raise DynamicShapeError(
             f"dynamic_shapes has {len(given)} entries, the model got {len(order)} arguments: "
             f"{', '.join(order)}"
         )
     return dict(zip(order, given, strict=False))
+
+
+def _gives_axes(given: Any) -> bool:
+    """True for ``{axis: dimension}``, and not for entries of the tuple of one value itself."""
+    nested = (Mapping, list, tuple)
+    return isinstance(given, Mapping) and not any(isinstance(d, nested) for d in given.values())
 
 
 # --- leaves and their names ----------------------------------------------------------------------

@@ -114,6 +114,19 @@ def test_nested_inputs() -> None:
     torch.testing.assert_close(program(*fewer)[0], module(*fewer))
 
 
+@pytest.mark.parametrize(
+    "given", [({0: "n", 1: "m"},), (({0: "n", 1: "m"},),), ({0: {0: "n", 1: "m"}},)]
+)
+def test_one_value_of_args(given: Any) -> None:
+    class Star(torch.nn.Module):
+        def forward(self, *tensors: Tensor) -> Tensor:
+            return tensors[0] * 2
+
+    program = onnx_aot.export(Star(), (X,), dynamic_shapes=given)
+    assert shapes(program) == [["n", "m"]]
+    torch.testing.assert_close(program(X[:2, :2])[0], X[:2, :2] * 2)
+
+
 def test_containers_of_other_kinds() -> None:
     Pair = collections.namedtuple("Pair", ["left", "right"])
 

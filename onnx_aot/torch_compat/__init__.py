@@ -40,7 +40,13 @@ from onnx_aot.torch_compat.captures import (
     without_gradients,
 )
 from onnx_aot.torch_compat.double_precision import in_double_precision, to_double
-from onnx_aot.torch_compat.fake_kernels import META_TENSORS, Results, ShapeRule, shape_rule_patches
+from onnx_aot.torch_compat.fake_kernels import (
+    META_TENSORS,
+    Results,
+    ShapeRule,
+    recording_slice,
+    shape_rule_patches,
+)
 from onnx_aot.torch_compat.fresh_sizes import (
     fresh_size,
     is_making_fresh_size,
@@ -348,6 +354,7 @@ __all__ = [
     "record_copy",
     "record_mark",
     "record_path",
+    "recording_slice",
     "refuse_fixed_sizes",
     "registered_in",
     "requested_name",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,9 +14,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from onnx_aot.torch_compat.lookup import FakeTensor, private, pytree
 from onnx_aot.torch_compat.patching import Patch, Settings
-from onnx_aot.torch_compat.symbolic_sizes import expression_key
+from onnx_aot.torch_compat.symbolic_sizes import expression_key, storage_key
 
-__all__ = ["META_TENSORS", "Results", "ShapeRule", "shape_rule_patches"]
+__all__ = ["META_TENSORS", "Results", "ShapeRule", "recording_slice", "shape_rule_patches"]
 
 ShapeRule = Callable[..., Any]
 """``rule(new, *args, **kwargs)`` returns an operator's results, or None to let torch compute them.
@@ -80,10 +83,64 @@ class Results:
 
 def layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Key that is equal for equal sizes and strides; comparing these would cost time and guards."""
-    return tuple(
-        size if type(size) is int else expression_key(size)
-        for size in (*tensor.shape, *tensor.stride())
-    )
+    return tuple(map(_key, (*tensor.shape, *tensor.stride())))
+
+
+def _key(size: Any) -> Any:
+    return expression_key(size) if isinstance(size, torch.SymInt) else size
+
+
+class _Slices:
+    """Sizes, strides and offsets of slices that a tracer recorded.
+
+    Torch makes symbols for those that it cannot tell. Equal slices of the same memory get the same
+    ones, so that ``x[a:b] += y``, which slices twice, asks no question about two sizes.
+    """
+
+    def __init__(self) -> None:
+        self._by_tracer: Any = weakref.WeakKeyDictionary()
+        self._made: dict[Any, Any] | None = None
+
+    @contextlib.contextmanager
+    def recording(self, tracer: Any) -> Iterator[None]:
+        self._made = self._by_tracer.setdefault(tracer, {})
+        try:
+            yield
+        finally:
+            self._made = None
+
+    def make(
+        self,
+        slice_torch: Callable[..., torch.Tensor],
+        tensor: torch.Tensor,
+        dim: int = 0,
+        start: Any = None,
+        end: Any = None,
+        step: Any = 1,
+    ) -> torch.Tensor:
+        """Slices a tensor, by torch's function if no equal slice is known."""
+        start, end = 0 if start is None else start, sys.maxsize if end is None else end
+        given = tensor, dim, start, end, step
+        if self._made is None or not any(isinstance(b, torch.SymInt) for b in (start, end)):
+            return slice_torch(*given)
+        place = *layout_of(tensor), tensor.storage_offset(), start, end, step
+        key = storage_key(tensor), dim % tensor.dim(), *map(_key, place)
+        if key in self._made:
+            return tensor.as_strided(*self._made[key][:3])
+        result = slice_torch(*given)
+        layout = result.shape, result.stride(), result.storage_offset()
+        self._made[key] = *layout, tensor.untyped_storage()  # kept so that its key stays its own
+        return result
+
+
+_SLICES = _Slices()
+
+
+def recording_slice(operator: Any, tracer: Any) -> contextlib.AbstractContextManager[None]:
+    """Lets a slice that a tracer records have the sizes of an equal one that it recorded."""
+    if operator is not torch.ops.aten.slice.Tensor:
+        return contextlib.nullcontext()
+    return _SLICES.recording(tracer)
 
 
 # When these are computed a second time, for a decomposition, they read sizes as numbers, which
@@ -142,6 +199,8 @@ def _kernel(table: Any, operator: Any, rule: ShapeRule, new: Results) -> Callabl
         del table[operator]  # as if there were no rule
         try:
             with mode:
+                if operator is torch.ops.aten.slice.Tensor:
+                    return _SLICES.make(operator, *args, **kwargs)
                 return operator(*args, **kwargs)
         finally:
             table[operator] = results

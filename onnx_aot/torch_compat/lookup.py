@@ -73,7 +73,8 @@ PRIVATE: dict[str, str] = {
     ),
     f"{_SHAPES}:ShapeEnv.size_like": "Questions about sizes of data have no answer.",
     f"{_SHAPES}:ShapeEnv.ignore_fresh_unbacked_symbols": (
-        "Scripted models with sizes that depend on data are refused."
+        "Scripted models with sizes that depend on data are refused, as are models that write what "
+        "weights compute to slices between numbers of data."
     ),
     f"{_SHAPES}:GuardOnDataDependentSymNode": (
         "Captures fail where they ask about the number of elements that data selects."

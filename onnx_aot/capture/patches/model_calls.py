@@ -5,6 +5,7 @@ Side effects of tracing on the model, such as counted calls, are undone by ``pre
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,11 +24,16 @@ from onnx_aot.capture.sizes.known_values import KnownValues, with_known_values
 from onnx_aot.torch_compat import (
     Attribute,
     Entry,
+    FakeTensor,
     Hook,
     Patch,
     Place,
     Settings,
+    fake_mode_of,
+    recording_slice,
     registered_in,
+    schema_of,
+    symbols_of_its_own,
 )
 
 __all__ = ["MODEL", "ModelRows"]
@@ -134,9 +140,32 @@ def _carry_values(original: Callable[..., Any], settings: Settings) -> Callable[
     known = _model_rows(settings).known
 
     def proxy_call(proxy_mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
-        return known.call(original, proxy_mode, func, pre_dispatch, args, kwargs)
+        with recording_slice(func, proxy_mode.tracer), _views_made_again(func, args):
+            return known.call(original, proxy_mode, func, pre_dispatch, args, kwargs)
 
     return proxy_call
+
+
+def _views_made_again(func: Any, args: Any) -> contextlib.AbstractContextManager[Any]:
+    """Lets torch make views again for their gradients, which it does after a write to one.
+
+    If a view is a slice between numbers of data, the sizes of the new slice are symbols that are
+    none of the results of the operator: one that writes, or that reads the view later.
+    """
+    if not torch.is_grad_enabled():
+        return contextlib.nullcontext()
+    given = [arg for arg in args if isinstance(arg, FakeTensor) and arg.requires_grad]
+    writes = schema_of(func).is_mutable
+    mode = fake_mode_of(args) if given or writes else None
+    if mode is None:
+        return contextlib.nullcontext()
+    allowed = symbols_of_its_own(mode)
+    if writes:
+        return allowed
+    with allowed:
+        for tensor in given:
+            tensor.grad_fn  # noqa: B018  # makes the view
+    return contextlib.nullcontext()
 
 
 # --- hooks ---------------------------------------------------------------------------------------

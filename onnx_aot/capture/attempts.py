@@ -42,9 +42,10 @@ class Plan:
     Attributes:
         requested: The dynamic dimensions that torch is asked for.
         request: Their origin: ``"asked"`` as the user asked; ``"resized"``, the same with inputs of
-            other sizes; ``"beyond"``, with sizes beyond the bounds that the model keeps; ``"any"``,
-            all of them left to the model; ``"delivered"``, those that the model fixes or limits
-            left to it.
+            other sizes; ``"case 2"``, with sizes that take other branches of the model than the
+            captures so far; ``"beyond"``, with sizes beyond the bounds that the model keeps;
+            ``"any"``, all of them left to the model; ``"delivered"``, those that the model fixes or
+            limits left to it.
         inputs: Inputs of other sizes; None for the user's.
         other_branch: Whether they are the second inputs of other sizes, since the first ones take
             a branch of few sizes too.
@@ -94,6 +95,7 @@ class Captured:
         off: Sentences about what this package could not change in torch.
         small_branches: Lines that branch for sizes 0 and 1, which the program is wrong for.
         resized: Dimensions that had another size than in the example, with both sizes.
+        joined: Lines that branch on sizes, if captures for different sizes were joined.
         reused: What became of the calls of layers that repeat.
         retried: Why the capture was repeated without the optional changes to torch, in a sentence.
     """
@@ -111,6 +113,7 @@ class Captured:
     off: tuple[str, ...] = ()
     small_branches: tuple[str, ...] = ()
     resized: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
     retried: str | None = None
     reused: tuple[Usage, ...] = ()
 

@@ -2,240 +2,47 @@
 
 The first plan captures as asked. Each row of ``ROWS`` says after which outcome another plan is
 tried, and what it changes. The first row that applies and whose plan is new comes next; when none
-applies, ``_Attempts.best`` chooses.
+applies, ``Outcomes.best`` chooses.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch.export import Dim
 
-from onnx_aot.capture.attempts import Attempt, Captured, Failure, Plan, make_attempt
+from onnx_aot.capture.attempts import Attempt, Captured, Plan, make_attempt
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.module_state import initialize_lazy_modules
+from onnx_aot.capture.outcomes import Outcomes
 from onnx_aot.capture.refusals import check_example, describe_retry, refuse_model
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import (
     describe_wrong_sizes,
-    find_smallest,
-    is_right_for_example,
     keep_decisions,
 )
-from onnx_aot.capture.sizes.guards import find_conversions
 from onnx_aot.capture.sizes.known_sources import find_sources
 from onnx_aot.capture.sizes.other_examples import (
-    Root,
     describe_other_inputs,
-    find_coincidences,
     find_limited_ones,
     find_ones_left_to_model,
-    make_other_inputs,
-    refused_dimensions,
 )
 from onnx_aot.capture.sizes.specialization import (
-    Finding,
     describe_torch,
-    find_undelivered,
-    is_delivered,
     make_refusal,
     relax_request,
 )
 from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
-from onnx_aot.capture.sizes.stored_bounds import find_stored_bounds
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import DynamicShapeError, OnnxExporterError, add_line
 
 __all__ = ["ROWS", "capture"]
-
-
-class _Attempts:
-    """The attempts so far for one export.
-
-    Attributes:
-        model: The model.
-        requested: The user's request.
-        strict: Whether a dimension that the model does not deliver is an error.
-        done: The attempts, in order.
-    """
-
-    def __init__(self, model: Model, requested: DynamicShapes, strict: bool) -> None:
-        self.model, self.requested, self.strict = model, requested, strict
-        self.done: list[Attempt] = []
-        self._right: dict[int, bool] = {}
-
-    @property
-    def last(self) -> Attempt:
-        return self.done[-1]
-
-    @property
-    def has_result(self) -> bool:
-        """True if an attempt gave a program that the export can use."""
-        captured = [attempt for attempt in self.done if attempt.captured is not None]
-        return not self.strict or any(not attempt.limited for attempt in captured)
-
-    def of(self, request: str) -> list[Attempt]:
-        """The attempts with one request, ``Plan.request``."""
-        return [attempt for attempt in self.done if attempt.plan.request == request]
-
-    def best(self, request: str = "asked") -> Attempt:
-        """The attempt with one request that is kept.
-
-        A capture that contradicts the example is never kept if another way was tried. The last
-        capture that limits no dimension is the best one. If all limit some, it is the one that was
-        wanted first. If none succeeded, the failure with the fewest changes to what was asked says
-        why, after both ways of branches were tried.
-        """
-        attempts = self.of(request)
-        without_small = [attempt for attempt in attempts if not attempt.plan.small_sizes]
-        captured = [a for a in without_small or attempts if a.captured is not None]
-        if len(captured) == 1:
-            return captured[0]
-        if captured:
-            free = [a for a in captured if not a.limited]
-            from_zero = attempts[0].plan.from_zero
-            wanted = [a for a in captured if a.plan.from_zero == from_zero]
-            return free[-1] if free else [*captured, *wanted][-1]
-        failed = [a for a in without_small or attempts if a.failures]
-        if not failed:  # there was no time to the end of any
-            return attempts[-1]
-        return min(
-            failed,
-            key=lambda a: (
-                a.plan.plain,
-                a.stops_at_branch,
-                -len(a.plan.conversions),
-                a.plan.from_zero,
-            ),
-        )
-
-    @property
-    def violation(self) -> Failure | None:
-        """Torch's refusal of the requested dimensions, if that is why the capture failed."""
-        best = self.best()
-        return None if best.captured is not None else best.violation
-
-    @property
-    def conversions(self) -> frozenset[tuple[str, str]]:
-        """Modules where ``int`` or ``float`` made a number of a size in an attempt so far."""
-        plan, found = self.last.plan, set[tuple[str, str]]()
-        for attempt in self.of(plan.request):
-            if attempt.captured is not None:
-                found |= find_conversions(attempt.captured.decisions)
-            else:
-                found.update(*(failure.conversions for failure in attempt.failures))
-        return frozenset(found - plan.conversions)
-
-    @property
-    def other_inputs(self) -> Inputs | None:
-        """Inputs with other sizes in the dimensions that the example's may have fixed.
-
-        If the first ones take a branch of few sizes too, the second ones do not.
-        """
-        tried = self.of("resized")
-        if tried:
-            return self._inputs_of_other_branch if len(tried) == 1 else None
-        best, refused = self.best(), self.violation
-        fixed: list[Finding] = []
-        if best.captured is not None:
-            program = best.captured.program
-            fixed = best.fixed
-            dims = find_coincidences(program, self.requested, fixed)
-        elif refused is not None:
-            dims = refused_dimensions(refused.error, self.requested, self.model.inputs)
-        else:
-            return None
-        return make_other_inputs(self.model.inputs, self.requested, dims, fixed)
-
-    @property
-    def _inputs_of_other_branch(self) -> Inputs | None:
-        best = self.best("resized")
-        if best.captured is None or best.plan.inputs is None or self.resized is not None:
-            return None
-        found = [f for f in self._find_fixed(best.captured) if f.takes is not None]
-        return make_other_inputs(best.plan.inputs, self.requested, (f.dim for f in found), found)
-
-    def _find_fixed(self, captured: Captured) -> list[Finding]:
-        """Finds what a capture with other inputs fixes, except what was found to be right."""
-        decisions = keep_decisions(captured.decisions, self.requested)
-        return find_undelivered(captured.program, self.requested, decisions, refused=True)
-
-    @property
-    def inputs_beyond(self) -> Inputs | None:
-        """Inputs with larger sizes than the bounds that the model keeps and its capture has."""
-        best = self._find_right("resized") or self.best()
-        if best.captured is None or (best.plan.inputs is None and best.fixed):
-            return None
-        bounds = list(find_stored_bounds(self.requested, best.captured.decisions))
-        inputs = best.plan.inputs or self.model.inputs
-        return make_other_inputs(inputs, self.requested, (b.dim for b in bounds), bounds)
-
-    @property
-    def resized(self) -> Attempt | None:
-        """The attempt with other sizes, if it delivers all and is right for the example too."""
-        return self._find_right("beyond") or self._find_right("resized")
-
-    def _find_right(self, request: str) -> Attempt | None:
-        if not self.of(request):
-            return None
-        best = self.best(request)
-        right = self._right.get(id(best))
-        if right is None:
-            right = self._right[id(best)] = self._is_right(best)
-        return best if right else None
-
-    def _find_bounded(self) -> dict[Root, int]:
-        """The smallest sizes below the bounds that the model keeps, by root of the dimension."""
-        best = self._find_right("resized") or self.best()
-        assert best.captured is not None
-        bounds = find_stored_bounds(self.requested, best.captured.decisions)
-        return find_smallest(best.captured.program, self.requested, (b.dim for b in bounds))
-
-    def _is_right(self, attempt: Attempt) -> bool:
-        captured = attempt.captured
-        if captured is None or captured.strategy not in map(STRATEGIES.get, DEFAULT):
-            return False
-        program, requested = captured.program, self.requested
-        asked = self.best().captured
-        if asked is not None and find_squeezed_ones(asked.program, requested, left_to_model=False):
-            return False  # an ONNX model has the same rank at every size
-        bounded = self._find_bounded() if attempt.plan.request == "beyond" else None
-        if not is_right_for_example(
-            program, self.model.module, self.model.inputs, requested, bounded
-        ):
-            return False
-        return not find_coincidences(program, requested, self._find_fixed(captured))
-
-    @functools.cached_property
-    def undelivered(self) -> list[Finding]:
-        """Requested dimensions that the model fixes or, if torch refused them, limits."""
-        if self.resized is not None:
-            return []
-        if self.violation is None:
-            return self.best().fixed
-        anyhow = self.best("any").captured if self.of("any") else None
-        if anyhow is None:
-            return []
-        return find_undelivered(anyhow.program, self.requested, anyhow.decisions, refused=True)
-
-    @property
-    def given_up(self) -> tuple[str, ...]:
-        """A sentence for each requested dimension that the model does not deliver."""
-        refused = self.violation
-        if self.resized is not None:
-            return ()
-        if refused is None or self.undelivered:
-            return tuple(map(str, self.undelivered))
-        if is_delivered(refused.error, self.requested, refused.decisions):
-            return ()
-        return (describe_torch(refused.error, self.requested, refused.decisions),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,8 +56,8 @@ class Row:
     """
 
     name: str
-    when: Callable[[_Attempts], bool]
-    plan: Callable[[_Attempts], Plan]
+    when: Callable[[Outcomes], bool]
+    plan: Callable[[Outcomes], Plan]
 
 
 def _plan_first(
@@ -284,19 +91,19 @@ def _plan_first(
     )
 
 
-def _change_last(**changes: Any) -> Callable[[_Attempts], Plan]:
+def _change_last(**changes: Any) -> Callable[[Outcomes], Plan]:
     """The last plan, with some settings changed, to be carried out to the end."""
     changes = {"ends_early": False, **changes}
     return lambda attempts: dataclasses.replace(attempts.last.plan, **changes)
 
 
-def _wants_zero(attempts: _Attempts) -> bool:
+def _wants_zero(attempts: Outcomes) -> bool:
     """True if the last result is wrong for empty tensors."""
     last = attempts.last
     return last.above_zero and last.plan.small_sizes and not last.plan.from_zero
 
 
-def _fails_from_zero(attempts: _Attempts) -> bool:
+def _fails_from_zero(attempts: Outcomes) -> bool:
     """True if the capture from zero on failed or limits a dimension, and there is no other."""
     last = attempts.last
     if not last.plan.from_zero or not last.plan.small_sizes:
@@ -307,17 +114,17 @@ def _fails_from_zero(attempts: _Attempts) -> bool:
     return last.captured is None or bool(last.limited) or (derived and last.above_zero)
 
 
-def _fails_in_our_code(attempts: _Attempts) -> bool:
+def _fails_in_our_code(attempts: Outcomes) -> bool:
     best = attempts.best(attempts.last.plan.request)
     return best.our_failure is not None and best.captured is None and not best.plan.plain
 
 
-def _contradicts_example(attempts: _Attempts) -> bool:
+def _contradicts_example(attempts: Outcomes) -> bool:
     best = attempts.best(attempts.last.plan.request)
     return best.plan.small_sizes and best.contradicts_example
 
 
-def _find_wrong_ones(attempts: _Attempts) -> list[RequestedDim]:
+def _find_wrong_ones(attempts: Outcomes) -> list[RequestedDim]:
     """The dimensions of size 1 that the model may fix, if it squeezes them or limits them to 1."""
     best = attempts.best(attempts.last.plan.request)
     if best.captured is None or best.plan.request != "asked":
@@ -327,7 +134,7 @@ def _find_wrong_ones(attempts: _Attempts) -> list[RequestedDim]:
     return list(dict.fromkeys(found))
 
 
-def _find_failing_ones(attempts: _Attempts) -> list[RequestedDim]:
+def _find_failing_ones(attempts: Outcomes) -> list[RequestedDim]:
     """The dimensions of size 1 that the model may fix, if its capture failed with these dynamic.
 
     torch makes them static. It mostly fails since it has to know whether they broadcast.
@@ -340,9 +147,9 @@ def _find_failing_ones(attempts: _Attempts) -> list[RequestedDim]:
 
 
 def _plan_with_static_ones(
-    find: Callable[[_Attempts], list[RequestedDim]],
-) -> Callable[[_Attempts], Plan]:
-    def make_plan(attempts: _Attempts) -> Plan:
+    find: Callable[[Outcomes], list[RequestedDim]],
+) -> Callable[[Outcomes], Plan]:
+    def make_plan(attempts: Outcomes) -> Plan:
         last = attempts.last.plan
         fixed = dict.fromkeys(find(attempts), Dim.STATIC)
         return dataclasses.replace(
@@ -354,7 +161,7 @@ def _plan_with_static_ones(
     return make_plan
 
 
-def _wants_delivered(attempts: _Attempts) -> bool:
+def _wants_delivered(attempts: Outcomes) -> bool:
     """True if the model does not deliver what was asked, and what it delivers is accepted."""
     if attempts.of("any"):
         if attempts.best("any").captured is None:
@@ -363,16 +170,21 @@ def _wants_delivered(attempts: _Attempts) -> bool:
     return bool(attempts.given_up) and not attempts.strict
 
 
-def _plan_for_resized(attempts: _Attempts) -> Plan:
+def _plan_for_resized(attempts: Outcomes) -> Plan:
     plan = _plan_with_inputs(attempts, "resized", attempts.other_inputs)
     return dataclasses.replace(plan, other_branch=bool(attempts.of("resized")))
 
 
-def _plan_beyond(attempts: _Attempts) -> Plan:
+def _plan_for_case(attempts: Outcomes) -> Plan:
+    request = f"case {attempts.number_of_cases + 1}"
+    return _plan_with_inputs(attempts, request, attempts.inputs_of_next_case)
+
+
+def _plan_beyond(attempts: Outcomes) -> Plan:
     return _plan_with_inputs(attempts, "beyond", attempts.inputs_beyond)
 
 
-def _plan_with_inputs(attempts: _Attempts, request: str, inputs: Inputs | None) -> Plan:
+def _plan_with_inputs(attempts: Outcomes, request: str, inputs: Inputs | None) -> Plan:
     # Left to the model, because torch would refuse a range with the size of the example in it.
     requested = relax_request(attempts.requested)
     plan = _plan_first(requested, request, attempts.last.plan, inputs)
@@ -382,29 +194,29 @@ def _plan_with_inputs(attempts: _Attempts, request: str, inputs: Inputs | None) 
     return dataclasses.replace(plan, strategies=(*worked, *attempts.model.strategies)[:1])
 
 
-def _plan_for_any(attempts: _Attempts) -> Plan:
+def _plan_for_any(attempts: Outcomes) -> Plan:
     plan = _plan_first(relax_request(attempts.requested), "any", attempts.last.plan)
     # An error only needs to know which dimensions the model fixes or limits.
     return dataclasses.replace(plan, ends_early=plan.ends_early and not attempts.strict)
 
 
-def _plan_for_delivered(attempts: _Attempts) -> Plan:
+def _plan_for_delivered(attempts: Outcomes) -> Plan:
     error = None if attempts.violation is None else attempts.violation.error
     requested = relax_request(attempts.requested, attempts.undelivered, error)
     return _plan_first(requested, "delivered", attempts.last.plan)
 
 
-def _plan_without_patches(attempts: _Attempts) -> Plan:
+def _plan_without_patches(attempts: Outcomes) -> Plan:
     last = attempts.last.plan
     return dataclasses.replace(_plan_first(last.requested, last.request, last), plain=True)
 
 
-def _plan_with_unknown(attempts: _Attempts) -> Plan:
+def _plan_with_unknown(attempts: Outcomes) -> Plan:
     last = attempts.last
     return dataclasses.replace(last.plan, unknown=last.plan.unknown | last.written)
 
 
-def _plan_with_conversions(attempts: _Attempts) -> Plan:
+def _plan_with_conversions(attempts: Outcomes) -> Plan:
     last = attempts.last.plan
     plan = _plan_first(last.requested, last.request, last, last.inputs)
     found = last.conversions | attempts.conversions
@@ -462,6 +274,11 @@ ROWS: tuple[Row, ...] = (
         "the sizes of the example may have fixed dimensions",
         lambda attempts: attempts.other_inputs is not None,
         _plan_for_resized,
+    ),
+    Row(
+        "no capture so far is right for some sizes",
+        lambda attempts: attempts.inputs_of_next_case is not None,
+        _plan_for_case,
     ),
     Row(
         "a bound of sizes may come from an earlier call of the model",
@@ -522,7 +339,7 @@ def capture(
     initialize_lazy_modules(module, inputs)
     sources = find_sources(module, replaceable)
     model = Model(module, inputs, collected, strategies, sources, keeps_state, reuse)
-    attempts = _Attempts(model, requested, strict=on_specialized == "error")
+    attempts = Outcomes(model, requested, strict=on_specialized == "error")
     plan: Plan | None = _plan_first(requested)
     limit = TimeLimit(is_limited)
     while plan is not None:
@@ -548,7 +365,7 @@ def capture(
             captured,
             requested=requested,
             decisions=keep_decisions(captured.decisions, requested),
-            resized=describe_other_inputs(inputs, others, requested),
+            resized=() if captured.joined else describe_other_inputs(inputs, others, requested),
         )
     said = "; ".join(captured.given_up)
     small = describe_wrong_sizes(
@@ -557,7 +374,7 @@ def capture(
     return dataclasses.replace(captured, small_branches=small)
 
 
-def _next_plan(attempts: _Attempts, limit: TimeLimit) -> Plan | None:
+def _next_plan(attempts: Outcomes, limit: TimeLimit) -> Plan | None:
     """The plan of the first row that applies; None if there is none, or no time for it."""
     tried = [attempt.plan for attempt in attempts.done]
     for row in ROWS:
@@ -568,7 +385,7 @@ def _next_plan(attempts: _Attempts, limit: TimeLimit) -> Plan | None:
     return None
 
 
-def _choose(model: Model, attempts: _Attempts, limit: TimeLimit) -> Attempt:
+def _choose(model: Model, attempts: Outcomes, limit: TimeLimit) -> Attempt:
     """The attempt whose program is used.
 
     Raises:

@@ -66,6 +66,14 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
                 quiet=True,
             )
         )
+    if captured.joined:
+        notes.append(
+            Note(
+                "the model branches on sizes, and the ONNX model has a capture for each branch, in "
+                f"If nodes: {'; '.join(captured.joined)}. They share the weights",
+                quiet=True,
+            )
+        )
     if captured.above_zero:
         notes.append(
             Note(

@@ -19,10 +19,12 @@ __all__ = [
     "copy_node",
     "copy_program",
     "functionalized_by_torch",
+    "make_body",
     "missing_fake_kernels",
     "open_weight",
     "set_graph",
     "set_graph_signature",
+    "set_graph_with_bodies",
     "set_size_conditions",
     "size_conditions",
 ]
@@ -67,11 +69,11 @@ def _copy_graph_module(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return duplicate
 
 
-def _graph_module(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+def _graph_module(module: torch.nn.Module, graph: torch.fx.Graph) -> torch.fx.GraphModule:
     """Makes a module with another graph, whose Python source is generated when it is first run."""
     lazy = private("torch.fx._lazy_graph_module:_LazyGraphModule")
     made: torch.fx.GraphModule = (lazy or torch.fx.GraphModule)(module, graph)
-    made.meta = dict(module.meta)
+    made.meta = dict(getattr(module, "meta", {}))
     return made
 
 
@@ -121,6 +123,43 @@ def set_graph(program: torch.export.ExportedProgram, graph: torch.fx.Graph) -> N
     ``ExportedProgram`` has no public way to do this without generating Python source.
     """
     _replace(program, program.graph_module, _graph_module(program.graph_module, graph))
+
+
+def make_body(
+    graph: torch.fx.Graph, attributes: torch.nn.Module | Mapping[str, torch.fx.GraphModule]
+) -> torch.fx.GraphModule:
+    """Makes a module of a graph.
+
+    Args:
+        graph: The graph.
+        attributes: The modules that it calls by name, or a module that has them.
+    """
+    if isinstance(attributes, torch.nn.Module):
+        return _graph_module(attributes, graph)
+    root = torch.nn.Module()
+    for name, body in attributes.items():
+        root.add_module(name, body)
+    return _graph_module(root, graph)
+
+
+def set_graph_with_bodies(
+    program: torch.export.ExportedProgram,
+    graph: torch.fx.Graph,
+    bodies: Mapping[str, torch.fx.GraphModule],
+    constants: Mapping[str, Any],
+) -> None:
+    """Replaces the graph of a program that the caller owns, by one that calls other graphs.
+
+    Args:
+        program: The program.
+        graph: The new graph.
+        bodies: The graphs that it calls, by the names that it has for them.
+        constants: The new constants of the program.
+    """
+    module = make_body(graph, bodies)
+    module.meta = dict(program.graph_module.meta)
+    _replace(program, program.graph_module, module)
+    _replace(program, program.constants, dict(constants))
 
 
 def set_graph_signature(program: torch.export.ExportedProgram, signature: Any) -> None:

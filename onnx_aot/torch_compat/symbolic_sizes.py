@@ -35,6 +35,7 @@ __all__ = [
     "memory_keys",
     "new_symbol",
     "python_expression",
+    "record_expression",
     "root_symbol",
     "size_function",
     "storage_key",
@@ -166,6 +167,80 @@ def _apply(operation: Callable[..., Any], operands: list[Any]) -> Any:
     for operand in operands[1:]:
         total = None if total is None else operation(total, operand)
     return total
+
+
+_CONDITIONS: dict[str, Callable[..., Any]] = {
+    "And": operator.and_,
+    "Equality": operator.eq,
+    "GreaterThan": operator.ge,
+    "LessThan": operator.le,
+    "Not": torch.sym_not,
+    "Or": operator.or_,
+    "StrictGreaterThan": operator.gt,
+    "StrictLessThan": operator.lt,
+    "Unequality": operator.ne,
+}
+
+
+def record_expression(
+    graph: torch.fx.Graph, expression: Any, symbols: Mapping[str, torch.fx.Node], env: Any
+) -> Any:
+    """Adds nodes to a graph that compute a condition, or a size, from others.
+
+    Args:
+        graph: The graph, at whose position they are inserted.
+        expression: The condition or size.
+        symbols: Nodes for the symbols in it, by name.
+        env: Torch's ShapeEnv, for the recorded values.
+
+    Returns:
+        A node or a number; None for operations that are not in the tables.
+    """
+    import sympy
+
+    def add(function: Callable[..., Any], recorded: Any, *operands: Any) -> Any:
+        if any(operand is None for operand in operands):
+            return None
+        node = graph.call_function(function, operands)
+        if isinstance(recorded, sympy.logic.boolalg.Boolean):
+            node.meta["val"] = env.create_symboolnode(recorded)
+        else:
+            node.meta["val"] = env.create_symintnode(recorded, hint=None)
+        return node
+
+    def record(part: Any) -> Any:
+        if part.is_Integer:
+            return int(part)
+        if part.is_Symbol:
+            return symbols.get(str(part))
+        name = type(part).__name__
+        if name in ("CeilToInt", "FloorToInt"):
+            quotient = _as_integer_division(part)
+            return None if quotient is None else record(quotient)
+        function = _CONDITIONS.get(name)
+        if function is None and part.is_integer:
+            function = _OPERATIONS.get(name)
+        if function is None:
+            return None
+        operands = [record(argument) for argument in part.args]
+        if len(operands) == 1:
+            return add(function, part, *operands)
+        found = operands[0]
+        for count, operand in enumerate(operands[1:], 2):
+            found = add(function, part.func(*part.args[:count]), found, operand)
+        return found
+
+    return record(expression)
+
+
+def _as_integer_division(part: Any) -> Any:
+    """``ceil(a / b)`` and ``floor(a / b)`` of integers without floats; None for other numbers."""
+    floor_div = private("torch.utils._sympy.functions:FloorDiv")
+    (quotient,) = part.args
+    if floor_div is None or type(quotient).__name__ != "IntTrueDiv":
+        return None
+    sign = 1 if type(part).__name__ == "FloorToInt" else -1
+    return sign * floor_div(sign * quotient.args[0], quotient.args[1])
 
 
 def root_symbol(size: Any) -> str | None:

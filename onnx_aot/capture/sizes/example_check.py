@@ -33,7 +33,14 @@ from onnx_aot.torch_compat import (
     symbolic_expression,
 )
 
-__all__ = ["describe_wrong_sizes", "find_smallest", "is_right_for_example", "keep_decisions"]
+__all__ = [
+    "describe_wrong_sizes",
+    "find_smallest",
+    "has_equal_results",
+    "is_right_for_example",
+    "keep_decisions",
+    "size_in_example",
+]
 
 
 def is_right_for_example(
@@ -78,7 +85,7 @@ def is_right_for_example(
                 return False
             samples.append(resize_inputs(inputs, requested, doubled))
     smaller = _find_smaller(program, requested, bounded)
-    answers = [_has_equal_results(program, module, sample) for sample in samples]
+    answers = [has_equal_results(program, module, sample) for sample in samples]
     if False in answers or (None in answers and (violated or smaller)):
         return False
     set_size_conditions(program, [c for c in conditions if c not in violated])
@@ -117,7 +124,7 @@ def describe_wrong_sizes(
     for dim, size, line, pieces in find_small_branches(requested, tuple(decisions), said):
         sample = resize_inputs(inputs, requested, {dim: size})
         if (dim, size) not in equal:
-            equal[dim, size] = _has_equal_results(program, module, sample)
+            equal[dim, size] = has_equal_results(program, module, sample)
         if equal[dim, size] is False or (pieces and _accepts(module, sample)):
             found[f"{line}, for size {size}"] = None
     return tuple(found)
@@ -155,7 +162,7 @@ def keep_decisions(decisions: Iterable[Decision], requested: DynamicShapes) -> t
         for symbol, (sources, _) in decision.symbols.items():
             dim = requested.at(sources[0]) if sources else None
             if dim is not None:
-                sizes[symbol] = _find_size(dim, requested)
+                sizes[symbol] = size_in_example(dim, requested)
         return decision.kind != "guard" or decision.holds(sizes) is not False
 
     return tuple(filter(holds_for_example, decisions))
@@ -183,7 +190,7 @@ def _find_smaller(
     found = {}
     for dim, size in sizes_of(program, requested):
         if isinstance(size, torch.SymInt) and is_symbol(size):
-            symbol, example = symbolic_expression(size), _find_size(dim, requested)
+            symbol, example = symbolic_expression(size), size_in_example(dim, requested)
             limits = program.range_constraints.get(symbol)
             if limits is not None and example < limits.lower:
                 found[symbol] = bounded.get(find_root(dim), example)
@@ -197,11 +204,12 @@ def _find_sizes(condition: str, requested: DynamicShapes) -> dict[RequestedDim, 
         dim = requested.at(match[0])
         if dim is None:
             return None
-        found[dim] = _find_size(dim, requested)
+        found[dim] = size_in_example(dim, requested)
     return found
 
 
-def _find_size(dim: RequestedDim, requested: DynamicShapes) -> int:
+def size_in_example(dim: RequestedDim, requested: DynamicShapes) -> int:
+    """Returns the size of a dimension in the user's example."""
     leaf = pytree.tree_leaves(dict(requested.values))[dim.leaf]
     return int(leaf if dim.axis is None else leaf.shape[dim.axis])
 
@@ -217,7 +225,7 @@ def _violates(condition: str, size: int) -> bool:
     return holds(SIZE_TERM.sub("n", condition), {"n": size}) is False
 
 
-def _has_equal_results(
+def has_equal_results(
     program: torch.export.ExportedProgram, module: torch.nn.Module, inputs: Inputs
 ) -> bool | None:
     """True if model and program give equal results, within the tolerances of their types.

@@ -26,6 +26,7 @@ __all__ = [
     "RareBranch",
     "SmallBranch",
     "describe_branches",
+    "find_choices",
     "find_rare_branches",
     "find_small_branches",
     "is_rare",
@@ -67,7 +68,7 @@ def describe_branches(
     found: dict[str, None] = {}
     ranges = program.range_constraints.items()
     free = {str(symbol) for symbol, interval in ranges if interval.lower != interval.upper}
-    for decision, place in _find_choices(decisions):
+    for decision, place in find_choices(decisions):
         if any(
             _decides_otherwise(decision, s, requested, said) for s in free & decision.symbols.keys()
         ):
@@ -105,7 +106,7 @@ def find_small_branches(
     Many of them only save work, with the same results. Dimensions that ``said`` names are left out,
     as in ``describe_branches``.
     """
-    for decision, place in _find_choices(decisions):
+    for decision, place in find_choices(decisions):
         for dim, _, takes in _find_dimensions(decision, requested):
             if _names_dimension(dim, said):
                 continue
@@ -148,7 +149,7 @@ def find_rare_branches(
     0 and 1 are not asked about.
     """
     found = set()
-    for decision, place in _find_choices(decisions):
+    for decision, place in find_choices(decisions):
         for dim, example, takes in _find_dimensions(decision, requested):
             if example is None or dim in found or dim.may_be_static:
                 continue
@@ -164,7 +165,7 @@ def find_rare_branches(
                 yield RareBranch(dim, place, condition, example, takes, pieces)
 
 
-def _find_choices(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Location]]:
+def find_choices(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Location]]:
     """Yields the decisions that a line of the user's chooses by, or uses the pieces of."""
     for decision in decisions:
         place = decision.location

@@ -120,13 +120,11 @@ def test_a_branch_for_a_small_size_that_changes_nothing(function: Callable[..., 
         onnx_aot.export(function, (torch.rand(4, 3),), dynamic_shapes=(N,))
 
 
-def test_a_branch_of_size_1_alone_is_refused() -> None:
-    x = torch.rand(1, 3)
-    with pytest.raises(DynamicShapeError, match=r"captured for x.shape\[0\] <= 1"):
-        onnx_aot.export(doubles_one_row, (x,), dynamic_shapes=(N,))
-    program = onnx_aot.export(one_or_more, (x,), dynamic_shapes=(N,))
-    for size in (1, 2, 5):
-        torch.testing.assert_close(program(x := torch.rand(size, 3))[0], one_or_more(x))
+@pytest.mark.parametrize("function", [doubles_one_row, one_or_more])
+def test_a_branch_of_size_1_alone(function: Callable[..., Any]) -> None:
+    program = onnx_aot.export(function, (torch.rand(1, 3),), dynamic_shapes=(N,))
+    for size in (1, 2, 5, 300):
+        torch.testing.assert_close(program(x := torch.rand(size, 3))[0], function(x))
 
 
 def padded_to_eight(x: Tensor) -> Tensor:
@@ -191,32 +189,48 @@ def test_the_branch_of_most_sizes_is_captured(function: Callable[..., Any], rows
         torch.testing.assert_close(program(x)[0], function(x))
 
 
+def doubled_if_odd(x: Tensor) -> Tensor:
+    """The results of the branches cannot be those of one model: they have other types."""
+    even = x.shape[0] // 2 * 2
+    return x * 2 if even == x.shape[0] else (x * 2).double()
+
+
 @pytest.mark.parametrize("rows", [8, 9])
 def test_a_branch_of_few_sizes_is_refused(rows: int) -> None:
     """The other branch is not right for the example."""
     with pytest.raises(DynamicShapeError, match="right for few sizes: captured for") as caught:
-        onnx_aot.export(rounded, (torch.rand(rows, 3),), dynamic_shapes=(N,))
+        onnx_aot.export(doubled_if_odd, (torch.rand(rows, 3),), dynamic_shapes=(N,))
     text = str(caught.value)
-    assert f"if even != x.shape[0]:\n      at {__file__}:" in text
+    assert f"if even == x.shape[0] else (x * 2).double()\n      at {__file__}:" in text
     rest = " + 1" * (rows % 2)
     assert f"write 2*torch.export.Dim('_n'){rest} for it" in text
     shape = {0: 2 * Dim("_n") + rows % 2}
-    program = onnx_aot.export(rounded, (torch.rand(rows, 3),), dynamic_shapes=(shape,))
+    program = onnx_aot.export(doubled_if_odd, (torch.rand(rows, 3),), dynamic_shapes=(shape,))
     for size in (rows, rows + 2, rows + 8):
         x = torch.rand(size, 3)
-        torch.testing.assert_close(program(x)[0], rounded(x))
+        torch.testing.assert_close(program(x)[0], doubled_if_odd(x))
 
 
 def test_a_branch_of_few_sizes_is_accepted_if_asked() -> None:
     x = torch.rand(8, 3)
     with pytest.warns(OnnxExporterWarning, match="right for few sizes"):
         program = onnx_aot.export(
-            rounded, (x,), dynamic_shapes=(N,), on_specialized="warn", runtime_checks=True
+            doubled_if_odd, (x,), dynamic_shapes=(N,), on_specialized="warn", runtime_checks=True
         )
-    torch.testing.assert_close(program(x)[0], rounded(x))
-    torch.testing.assert_close(program(x[:6])[0], rounded(x[:6]))
+    torch.testing.assert_close(program(x)[0], doubled_if_odd(x))
+    torch.testing.assert_close(program(x[:6])[0], doubled_if_odd(x[:6]))
     with pytest.raises(Exception, match="Reshape"):
         program(x[:7])
+
+
+@pytest.mark.parametrize("options", [{}, {"runtime_checks": True}, {"on_specialized": "warn"}])
+@pytest.mark.parametrize("rows", [8, 9])
+def test_branches_of_which_none_is_right_for_all_sizes(rows: int, options: Any) -> None:
+    x = torch.rand(rows, 3)
+    program = onnx_aot.export(rounded, (x,), dynamic_shapes=(N,), **options)
+    for size in (2, 3, 8, 9, 16, 17):
+        x = torch.rand(size, 3)
+        torch.testing.assert_close(program(x)[0], rounded(x))
 
 
 def test_a_branch_that_raises_is_no_limit() -> None:

@@ -1,0 +1,162 @@
+"""Captures for the branches of a model on sizes, joined (``capture/sizes/size_cases.py``)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+import onnx_aot
+from onnx_aot.errors import DynamicShapeError
+from tests.tolerances import assert_close
+
+LENGTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 40)
+
+
+class Landmarks(nn.Module):
+    """Pads if that is necessary, then needs the padded length: neither branch is right for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = x.shape[1]
+        rest = n % 8
+        if rest > 0:
+            x = F.pad(x, (0, 0, 0, 8 - rest))
+        x = self.linear(x)
+        landmarks = x.reshape(x.shape[0], 8, -(-n // 8), 4).mean(2)
+        return (x @ landmarks.mT).softmax(-1)[:, :n]
+
+
+class Pieces(nn.Module):
+    """Cuts into four pieces of sizes that differ by one at most, one question per piece."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        size, rest = x.shape[1] // 4, x.shape[1] % 4
+        sizes = []
+        for _ in range(4):
+            adjust, rest = 1 if rest > 0 else 0, rest - 1
+            sizes.append(size + adjust)
+        return torch.cat([piece.cumsum(1) for piece in x.split(sizes, 1)], 1)
+
+
+class TwoAxes(nn.Module):
+    """Pads each axis by a whole window more than it needs unless it fits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] % 2:
+            x = F.pad(x, (0, 0, 0, 1), value=2.0)
+        if x.shape[2] % 4:
+            x = F.pad(x, (0, 4 - x.shape[2] % 4), value=3.0)
+        return x.reshape(x.shape[0], x.shape[1] // 2, 2, x.shape[2] // 4, 4).amax((2, 4))
+
+
+class Writes(nn.Module):
+    """Has other constants on each side, writes in place, and counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = nn.Buffer(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.calls.add_(1)
+        if x.shape[1] % 8 == 0:
+            y = x * torch.tensor([1.0, 2.0])[0]
+            y[:, :4].relu_()
+        else:
+            y = x * torch.tensor([3.0, 4.0])[1]
+            y[:, :1].neg_()
+        return y, y.sum(1) * self.calls
+
+
+class Longer(nn.Module):
+    """Returns what it pads, so the results have other sizes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = x.shape[1]
+        if n % 8:
+            return F.pad(x, (0, 0, 0, 3))
+        return x * 2
+
+
+class PerBatch(Landmarks):
+    """Has a shortcut for one element too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] == 1:
+            return super().forward(x)[0][None]
+        return super().forward(x)
+
+
+def make(model: nn.Module, batch: int, n: int) -> Tensor:
+    return torch.randn(batch, n, n + 4 if isinstance(model, TwoAxes) else 4)
+
+
+def export(model: nn.Module, example: Tensor, **options: Any) -> Any:
+    shapes = {0: "b", 1: "n", 2: "m"} if isinstance(model, TwoAxes) else {0: "b", 1: "n"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return onnx_aot.export(model, (example,), dynamic_shapes=(shapes,), **options)
+
+
+def check(model: nn.Module, program: Any) -> None:
+    """Compares with eager PyTorch at several sizes."""
+    for n in LENGTHS:
+        for batch in (1, 3):
+            x = make(model, batch, n)
+            assert_close(program(x)[0], model(x))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize(
+    ("model", "length"),
+    [(Landmarks(), 16), (PerBatch(), 16), (TwoAxes(), 4), (Pieces(), 8), (Longer(), 8)],
+    ids=lambda value: type(value).__name__,
+)
+def test_captures_of_all_branches_are_one_model(model: nn.Module, length: int, batch: int) -> None:
+    torch.manual_seed(0)
+    program = export(model, make(model, batch, length), verify=True)
+    check(model, program)
+    assert "a capture for each branch" in program.report.to_markdown()
+
+
+def test_weights_are_there_once() -> None:
+    model = Landmarks()
+    program = export(model, make(model, 2, 16))
+    assert sum(value.const_value.size for value in program.model.graph.initializers.values()) < 64
+    assert [node.op_type for node in program.model.graph].count("If") == 1
+
+
+def test_writes_and_constants_of_each_branch() -> None:
+    model = Writes()
+    program = export(model, make(model, 2, 8), state="io")
+    for n in (8, 9, 16, 3):
+        x = make(model, 2, n)
+        for actual, expected in zip(program(x)[:2], model(x.clone()), strict=True):
+            assert_close(actual, expected)
+        assert_close(program.state["calls"], model.calls)
+
+
+def test_results_of_other_kinds_are_refused() -> None:
+    def other_types(x: Tensor) -> Tensor:
+        return x * 2 if x.shape[1] % 8 == 0 else (x * 2).double()
+
+    with pytest.raises(DynamicShapeError, match="right for few sizes"):
+        export(other_types, torch.randn(2, 16, 4))  # type: ignore[arg-type]
+
+
+def test_too_many_branches_are_refused() -> None:
+    def by_rest(x: Tensor) -> Tensor:
+        for rest in range(8):
+            if x.shape[1] % 8 == rest:
+                return x * (rest + 1)
+        return x
+
+    with pytest.raises(DynamicShapeError, match="right for few sizes"):
+        export(by_rest, torch.randn(2, 16, 4))  # type: ignore[arg-type]

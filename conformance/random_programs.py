@@ -42,6 +42,9 @@ EXPLAINED = {
     "sizes at which rounding decides": (
         "beyond the tolerance, and as near to float64 as PyTorch's result"
     ),
+    "sizes of inputs that share memory": (
+        "a warning says that a write to one input is not seen in others that share memory"
+    ),
     "sizes that the capture is not for": (
         "the report and the metadata of the model list the condition"
     ),

@@ -15,6 +15,7 @@ from onnx_ir import tensor_adapters
 __all__ = [
     "FOUR_BITS",
     "FOUR_BITS_SINCE",
+    "HALVES",
     "INT64_MAX",
     "TOLERANCES",
     "Tolerance",
@@ -26,6 +27,9 @@ __all__ = [
     "to_torch",
     "unpack_int4",
 ]
+
+HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+"""Floating-point types of 16 bits, whose sums torch computes in float32."""
 
 INT64_MAX = 2**63 - 1
 """End of a Slice that extends to the end of the axis."""

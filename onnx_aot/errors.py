@@ -200,6 +200,12 @@ class FunctionalizationError(ConversionError):
         self.torch_has_one = torch_has_one
         super().__init__(message)
 
+    def with_line(self, line: SourceLocation | None) -> FunctionalizationError:
+        """Returns the error with the line that writes, unless it names one."""
+        if line is None or f"{line.file}:" in str(self):
+            return self
+        return FunctionalizationError(f"{self} (at {line})", torch_has_one=self.torch_has_one)
+
 
 @dataclasses.dataclass(frozen=True)
 class MissingInOpset:

@@ -61,6 +61,9 @@ def _as_tensor(value: Any, dtype: ir.DataType | None) -> torch.Tensor:
         tensor = value.detach()
         return tensor if dtype is None else tensor.to(dtypes.to_torch(dtype))
     if dtype is not None:
+        if isinstance(value, int) and abs(value) < 2**63:
+            # beyond the type it wraps around, as a number beside a tensor does in torch
+            return torch.tensor(value, device="cpu").to(dtypes.to_torch(dtype))
         return torch.tensor(value, dtype=dtypes.to_torch(dtype), device="cpu")
     if isinstance(value, (list, tuple)) and not value:
         return torch.tensor(value, dtype=torch.int64, device="cpu")

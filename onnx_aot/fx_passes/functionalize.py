@@ -38,6 +38,7 @@ from onnx_aot.fx_passes.functional_twins import (
 )
 from onnx_aot.fx_passes.output_specs import rename_outputs
 from onnx_aot.fx_passes.view_scatter import OF_A_LIST, is_identity, write_back
+from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, aten, schema_of, storage_key
 
 __all__ = ["functionalize", "functionalize_graph", "functionalize_with_state"]
@@ -172,7 +173,10 @@ class _Rewriter:
             if node.op == "output":
                 returned = torch.fx.map_arg(node.args[0], self.read)
             elif node in self._writes and node.target not in CHANGES_SHAPE_ONLY:
-                self._rewrite(node)
+                try:
+                    self._rewrite(node)
+                except FunctionalizationError as error:
+                    raise error.with_line(location(node)) from None
             elif (view := self._view(node)) is not None:
                 self._current[node] = (self._version(node), self._copy_view(view, node))
             else:

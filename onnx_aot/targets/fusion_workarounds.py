@@ -4,7 +4,8 @@ It fuses a transposed matrix times a vector into one operator that reads the mat
 transpose (1.31 and 1.32). It merges zero padding before max pooling into the pooling, which pads
 with minus infinity (1.31). It turns a gather from a range into a slice, where the range's end -1
 means the last element (1.31 and 1.32). It moves a factor into a matrix product although the scaled
-matrix, or one in between, is read elsewhere too, and refuses its own graph (1.32).
+matrix, or one in between, is read elsewhere too, and refuses its own graph (1.32). It skips a cast
+to a shorter floating-point type, which rounds, if a cast to a small integer follows (1.31, 1.32).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
+from onnx_aot.dtypes import is_floating
 from onnx_aot.targets.emitter import Emitter
 
 __all__ = ["KEPT_APART"]
@@ -108,7 +110,32 @@ def _pads_zeros(pad: ir.Node) -> bool:
     return value is None or (held is not None and not held.numpy().any())
 
 
+_BYTES = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
+WIDER = {
+    ir.DataType.FLOAT: (ir.DataType.DOUBLE, _BYTES | {ir.DataType.INT16, ir.DataType.UINT16}),
+    ir.DataType.FLOAT16: (ir.DataType.FLOAT, _BYTES),
+    ir.DataType.BFLOAT16: (ir.DataType.FLOAT, _BYTES),
+}
+"""By type that a cast rounds to, a wider type, and the next types for which it is skipped."""
+
+
+def _cast_of_cast(e: Emitter, node: ir.Node) -> None:
+    """Casts back to a wider type in between, which is not skipped."""
+    value = node.inputs[0]
+    before = None if value is None else value.producer()
+    while before is not None and before.op_type == "Identity" and before.inputs[0] is not None:
+        before = before.inputs[0].producer()
+    if value is None or value.dtype not in WIDER or before is None or before.op_type != "Cast":
+        return
+    wider, skipped_for = WIDER[value.dtype]
+    source = before.inputs[0]
+    is_rounded = source is not None and source.dtype is not None and is_floating(source.dtype)
+    if is_rounded and node.outputs[0].dtype in skipped_for:
+        node.replace_input_with(0, e.op("Cast", [value], {"to": wider}, dtype=wider))
+
+
 KEPT_APART: dict[str, Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]] = {
+    "Cast": _cast_of_cast,
     "Gather": _gather_of_range,
     "MatMul": _matrix_product,
     "MaxPool": _pooling_of_padded,

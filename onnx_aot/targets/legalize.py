@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
+from onnx_aot.dtypes import HALVES
 from onnx_aot.graph.nodes import take_place
 from onnx_aot.graph.traversal import WITH_GRAPHS
 from onnx_aot.metadata.keys import FX_NODE
@@ -45,10 +46,8 @@ AS_THEY_ARE = frozenset(
     }
 )
 
-_HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-
 # Kernels that load, but refuse these types at run time with a reduction.
-REFUSED_WHEN_REDUCING = {"ScatterElements": _HALVES, "ScatterND": _HALVES}
+REFUSED_WHEN_REDUCING = {"ScatterElements": HALVES, "ScatterND": HALVES}
 
 
 @dataclasses.dataclass(frozen=True)

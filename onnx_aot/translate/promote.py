@@ -18,7 +18,7 @@ import torch.fx
 from onnx_aot import dtypes
 from onnx_aot.torch_compat import OpOverload, aten, schema_of
 
-__all__ = ["PROMOTED", "SELECTORS", "common_dtype", "needs_promotion", "promote"]
+__all__ = ["PROMOTED", "SCALES", "SELECTORS", "common_dtype", "needs_promotion", "promote"]
 
 
 # Operators that promote although they do not carry the tag.
@@ -77,6 +77,23 @@ NOT_PROMOTED = frozenset(
 )
 
 
+SCALES = frozenset(
+    {
+        aten.div.Scalar,
+        aten.div.Tensor,
+        aten.divide.Scalar,
+        aten.divide.Tensor,
+        aten.mul.Scalar,
+        aten.mul.Tensor,
+        aten.multiply.Scalar,
+        aten.multiply.Tensor,
+        aten.true_divide.Scalar,
+        aten.true_divide.Tensor,
+    }
+)
+"""Operators for which torch keeps a single number in float32 beside float16 and bfloat16."""
+
+
 def needs_promotion(target: Any) -> bool:
     """True if the rule applies to an operator."""
     if not isinstance(target, OpOverload) or target in NOT_PROMOTED:
@@ -93,7 +110,7 @@ def promote(
     """Casts the operands among a node's translated arguments, in place.
 
     A Python number in place of the first tensor becomes a constant. In other places, translations
-    take numbers.
+    take numbers. Those of ``SCALES`` also take numbers that are values, such as sizes, uncast.
     """
     recorded = node.meta["val"]
     if not isinstance(recorded, torch.Tensor):
@@ -106,13 +123,15 @@ def promote(
         dtype = recorded.dtype
     wanted = dtypes.to_onnx(dtype)
     tensors = _names_of_tensors(node.target)
+    keeps_numbers = wanted in dtypes.HALVES and node.target in SCALES
     for index, (name, value) in enumerate(zip(names, values, strict=True)):
         if name in SELECTORS:
             continue
         if isinstance(value, (int, float)) and name in tensors:  # torch.add(2.0, x)
             values[index] = cast(value, wanted)
         elif isinstance(value, ir.Value):
-            if value.dtype != wanted:
+            is_number = keeps_numbers and value.shape is not None and len(value.shape) == 0
+            if value.dtype != wanted and not is_number:
                 values[index] = cast(value, wanted)
         elif isinstance(value, list):
             values[index] = [

@@ -10,6 +10,15 @@ from tests.properties.programs import Input, Program
 EXAMPLE = {"n": 4, "m": 6}
 
 COUNTEREXAMPLES = {
+    "write to a copy of an input that repeats its elements": Program(
+        (Input("x", "int32", ("n", "m"), layout="expanded"),),
+        EXAMPLE,
+        """
+        v0 = x.flatten(-2, -1)
+        v0.zero_()
+        """,
+        ("v0",),
+    ),
     "differences of nothing": Program(
         (Input("x", "float32", ("n", "m")),),
         {"n": 3, "m": 5},

@@ -44,6 +44,15 @@ def scaled_and_divided(x: Tensor, y: Tensor) -> Tensor:
     return scaled @ y.t() + (scaled * 2) @ y.t() - (scaled * 2 / 8) @ y.t()
 
 
+def rounded_to_bytes(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    numbers = 25.25 * x.abs()
+    return (
+        numbers.bfloat16().to(torch.uint8),
+        (-numbers).bfloat16().to(torch.int8),
+        (x.abs().double() - 1e-12).float().to(torch.int16),
+    )
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("opset", [17, 20])
 @pytest.mark.parametrize(
@@ -56,6 +65,7 @@ def scaled_and_divided(x: Tensor, y: Tensor) -> Tensor:
         zeros_before_maximum_and_place,
         scaled_twice,
         scaled_and_divided,
+        rounded_to_bytes,
     ],
 )
 def test_answers_are_pytorch_s(

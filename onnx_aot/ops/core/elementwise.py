@@ -10,9 +10,10 @@ import math
 from typing import Any
 
 import onnx_ir as ir
+import torch
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.dtypes import is_floating
+from onnx_aot.dtypes import HALVES, is_floating, to_torch
 from onnx_aot.ops.core.integers import integer_power
 from onnx_aot.ops.registry import register, register_names
 from onnx_aot.torch_compat import aten
@@ -75,7 +76,28 @@ def aten_add(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1)
 
 @register(aten.mul.Tensor, aten.mul.Scalar, aten.multiply.Tensor, aten.multiply.Scalar)
 def aten_mul(op: Builder, self: Value, other: Value | Scalar) -> Value:
-    return op.And(self, other) if self.dtype == ir.DataType.BOOL else op.Mul(self, other)
+    return op.And(self, other) if self.dtype == ir.DataType.BOOL else _scale(op, "Mul", self, other)
+
+
+def _scale(op: Builder, name: str, left: Value, right: Value | Scalar) -> Value:
+    """Multiplies or divides; 16-bit numbers in float32 if a single number does not fit the type.
+
+    Torch keeps it in float32. So a size beyond 65504, or a factor below the smallest normal number,
+    has its value.
+    """
+    dtype = op.result_dtype
+    if dtype in HALVES and not (_fits(left, dtype) and _fits(right, dtype)):
+        wide = ir.DataType.FLOAT
+        scaled = op.call_op(name, [op.cast(left, wide), op.cast(right, wide)], {})
+        return op.cast(scaled, dtype)
+    return op.call_op(name, [left, right], {})
+
+
+def _fits(value: Value | Scalar, dtype: ir.DataType) -> bool:
+    if isinstance(value, ir.Value):
+        return value.dtype == dtype
+    limits = torch.finfo(to_torch(dtype))
+    return value == 0 or not math.isfinite(value) or limits.tiny <= abs(value) <= limits.max
 
 
 @register(aten.sub.Tensor, aten.sub.Scalar, aten.subtract.Tensor, aten.subtract.Scalar)
@@ -109,7 +131,7 @@ def aten_rsub(op: Builder, self: Value, other: Value | Scalar, alpha: Scalar = 1
     aten.true_divide.Scalar,
 )
 def aten_div(op: Builder, self: Value, other: Value | Scalar) -> Value:
-    return op.Div(self, other)
+    return _scale(op, "Div", self, other)
 
 
 @register(aten.div.Tensor_mode, aten.div.Scalar_mode)

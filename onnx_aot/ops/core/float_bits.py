@@ -29,8 +29,10 @@ def aten_copysign(op: Builder, self: Value, other: Any) -> Value:
     magnitude = op.Abs(op.cast(self, op.result_dtype))
     if not isinstance(other, ir.Value):
         return op.Neg(magnitude) if math.copysign(1.0, other) < 0 else magnitude
-    other = op.cast(other, op.result_dtype)
-    return op.Where(sign_bit(op, other), op.Neg(magnitude), magnitude)
+    # a product, because ONNX Runtime's Where turns minus zero into zero
+    one, minus_one = (op.constant(number, op.result_dtype) for number in (1.0, -1.0))
+    sign = op.Where(sign_bit(op, op.cast(other, op.result_dtype)), minus_one, one)
+    return op.Mul(magnitude, sign)
 
 
 LIMITS[aten.copysign.Tensor] = "the sign of a NaN is treated as positive"

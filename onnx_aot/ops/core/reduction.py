@@ -10,7 +10,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.dtypes import is_floating
+from onnx_aot.dtypes import HALVES, is_floating
 from onnx_aot.ops.core.size_math import as_value, product, subtract_sizes
 from onnx_aot.ops.registry import FLOATING, LIMITS, REPORTED, register
 from onnx_aot.torch_compat import aten
@@ -18,7 +18,7 @@ from onnx_aot.torch_compat import aten
 __all__ = ["Axes", "axes_of", "compute_mean", "reduce_extreme"]
 
 Value = ir.Value
-INT64 = ir.DataType.INT64
+FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 Axes = int | Sequence[int] | None
 
 
@@ -98,12 +98,13 @@ def _emit_mean(
     """Emits ReduceMean, or ReduceSum divided by the count if that may be 0.
 
     The count is a number or has one element. The mean of nothing is NaN in torch,
-    undefined in ONNX and 0 in ONNX Runtime.
+    undefined in ONNX and 0 in ONNX Runtime. The sum and the count may be beyond FLOAT16.
     """
     if isinstance(count, int) and count > 0:
         return op.reduce("ReduceMean", value, axes, keepdim)
-    total = op.reduce("ReduceSum", value, axes, keepdim)
-    return op.Div(total, op.cast(as_value(op, count), value.dtype))
+    wide = FLOAT if value.dtype in HALVES else value.dtype
+    total = op.reduce("ReduceSum", op.cast(value, wide), axes, keepdim)
+    return op.cast(op.Div(total, op.cast(as_value(op, count), wide)), value.dtype)
 
 
 @register(aten.prod.default, aten.prod.dim_int)
@@ -318,7 +319,13 @@ for _target in (
 def _compute_variance(
     op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bool
 ) -> Value:
-    """``sum((x - mean)^2) / max(0, n - correction)``, in two passes."""
+    """``sum((x - mean)^2) / max(0, n - correction)``, in two passes.
+
+    The sum and the count may be beyond FLOAT16.
+    """
+    if value.dtype in HALVES:
+        variance = _compute_variance(op, op.cast(value, FLOAT), dim, correction, keepdim)
+        return op.cast(variance, value.dtype)
     axes = axes_of(dim)
     correction = 1 if correction is None else correction
     if op.rank(value) == 0:

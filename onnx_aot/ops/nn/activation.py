@@ -167,7 +167,16 @@ def aten_softmax(
 def aten_log_softmax(
     op: Builder, self: Value, dim: int, dtype: Any = None, half_to_float: bool = False
 ) -> Value:
+    if op.result_dtype == ir.DataType.DOUBLE and op.rank(self) > 0:
+        return _emit_log_softmax(op, op.cast(self, op.result_dtype), dim)
     return _emit_softmax(op, "LogSoftmax", self, dim)
+
+
+def _emit_log_softmax(op: Builder, value: Value, dim: int) -> Value:
+    """By its definition: ONNX Runtime's kernel for DOUBLE loses NaN."""
+    shifted = op.Sub(value, op.reduce("ReduceMax", value, [dim], True))
+    total = op.reduce("ReduceSum", op.Exp(shifted), [dim], True)
+    return op.Sub(shifted, op.Log(total))
 
 
 def _emit_softmax(op: Builder, name: str, value: Value, dim: int) -> Value:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.dtypes import is_floating, to_onnx
+from onnx_aot.dtypes import HALVES, is_floating, to_onnx
 from onnx_aot.ops.core.creation import make_full
 from onnx_aot.ops.core.movement import reshape
 from onnx_aot.ops.core.size_math import as_value, divide_size, multiply_sizes, product
@@ -51,8 +51,11 @@ def aten_rms_norm(
         if weight is None:
             weight = make_full(op, normalized_shape, 1, op.result_dtype)
         return op.RMSNormalization(input, weight, axis=axes[0], epsilon=eps)
-    square = op.reduce("ReduceMean", op.Mul(input, input), axes, True)
-    normalized = op.Div(input, op.Sqrt(op.Add(square, eps)))
+    # 16-bit numbers in float32 as in torch: their squares may overflow, and eps may be too small
+    wide = ir.DataType.FLOAT if input.dtype in HALVES else input.dtype
+    x = op.cast(input, wide)
+    square = op.reduce("ReduceMean", op.Mul(x, x), axes, True)
+    normalized = op.cast(op.Div(x, op.Sqrt(op.Add(square, eps))), input.dtype)
     return normalized if weight is None else op.Mul(normalized, weight)
 
 

@@ -18,6 +18,7 @@ import torch
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.ops.nn.conv_arguments import apply_in_float, multiply_axis
 from onnx_aot.ops.nn.resize_weights import (
+    Factor,
     index_of_nearest,
     weights_of_linear,
     weights_of_window,
@@ -28,6 +29,9 @@ from onnx_aot.torch_compat import OpOverload, aten, overload_name, schema_of
 __all__: list[str] = []
 
 Value = ir.Value
+
+KEEPS_SIZE = 1.5
+"""A factor from here on changes every size but 1, whose pixel is repeated in any case."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +79,30 @@ class Axis:
             return found if self.factor in (None, found) and _is_exact_in_float32(found) else None
         if self.factor is None or not _is_exact_in_float32(self.factor):
             return None
+        if 1.0 < self.factor < KEEPS_SIZE:
+            return None  # where the size stays the same, torch copies
         follows = self.wanted is None or float(self.factor).is_integer()
         return self.factor if follows else None
+
+    def used_factor(self, op: Builder, input: Value, ignored_at: Sequence[int]) -> Factor:
+        """Factor by which torch places the pixels.
+
+        Args:
+            op: The builder.
+            input: The tensor that is resized.
+            ignored_at: Torch ignores the factor if the size becomes that many times as large.
+        """
+        factor: Factor = self.factor
+        for times in ignored_at:
+            if self.factor is None or not times < self.factor < times + KEEPS_SIZE - 1:
+                continue
+            before, after = self.sizes(op, input)
+            if isinstance(before, int) and isinstance(after, int):
+                return times if after == times * before else factor
+            number = op.constant(float(times), ir.DataType.DOUBLE)
+            is_ignored = op.Equal(op.Mul(before, times), after)
+            factor = op.Where(is_ignored, number, op.cast(factor, ir.DataType.DOUBLE))
+        return factor
 
     def repeat_count(self) -> int | None:
         """Number of times nearest mode repeats each pixel; None if it is uneven."""
@@ -208,9 +234,11 @@ def _resize_nearest(op: Builder, input: Value, axes: Sequence[Axis], exact: bool
             nearest_mode="floor",
         )
     value = input
+    ignored_at = (1, 2) if len(axes) == 2 and not exact else ()
     for axis, times in zip(axes, repeats, strict=True):
         if times != 1:
-            index = index_of_nearest(op, *axis.sizes(op, input), axis.factor, exact)
+            factor = axis.used_factor(op, input, ignored_at)
+            index = index_of_nearest(op, *axis.sizes(op, input), factor, exact)
             value = op.Gather(value, index, axis=axis.axis)
     return value
 
@@ -246,7 +274,9 @@ def _make_weights(
 ) -> Value:
     kind, _, antialias = mode.partition(" ")
     make = weights_of_window if antialias else weights_of_linear
-    return make(op, *axis.sizes(op, input), axis.factor, align_corners, kind, dtype)
+    is_cubic = kind == "cubic" and not antialias and input.dtype != ir.DataType.UINT8
+    factor = axis.used_factor(op, input, () if is_cubic else (1,))
+    return make(op, *axis.sizes(op, input), factor, align_corners, kind, dtype)
 
 
 def _interpolate_by_weights(

@@ -14,10 +14,12 @@ import torch
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.ops.core.size_math import add_sizes
 
-__all__ = ["index_of_nearest", "weights_of_linear", "weights_of_window"]
+__all__ = ["Factor", "index_of_nearest", "weights_of_linear", "weights_of_window"]
 
 Value = ir.Value
 FLOAT, DOUBLE, INT64 = ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT64
+Factor = float | Value | None
+"""Number of new pixels for an old one; None if it follows from the sizes."""
 
 
 class _TorchOperators:
@@ -58,37 +60,41 @@ def _make_operands(op: Builder, before: Size, after: Size, dtype: ir.DataType) -
     return (op, op.cast(before, dtype), op.cast(after, dtype), column, row)
 
 
+def _make_step(do: Any, size: Any, wanted: Any, factor: Factor, dtype: ir.DataType) -> Any:
+    """Distance of two new pixels in old ones."""
+    if factor is None:
+        return do.Div(size, wanted)
+    if do is _TorchOperators:
+        assert isinstance(factor, (int, float))
+        return torch.tensor(1.0 / factor, dtype=size.dtype)
+    return do.cast(do.Div(do.constant(1.0, DOUBLE), do.cast(factor, DOUBLE)), dtype)
+
+
 def _convert_to_value(op: Builder, value: Any, dtype: ir.DataType) -> Value:
     return op.constant(value, dtype) if isinstance(value, torch.Tensor) else op.cast(value, dtype)
 
 
-def index_of_nearest(
-    op: Builder, before: Size, after: Size, factor: float | None, exact: bool
-) -> Value:
+def index_of_nearest(op: Builder, before: Size, after: Size, factor: Factor, exact: bool) -> Value:
     """``floor(i s)``, or ``floor((i + 0.5) s)`` if exact, computed in float32 as in torch."""
-    if before is after or (isinstance(before, int) and before == after and not factor):
+    is_same = isinstance(before, int) and before == after
+    if factor is None and (is_same or before is after):
         return op.Range(0, after, 1)
     do, size, wanted, _, row = _make_operands(op, before, after, FLOAT)
-    step = 1.0 / factor if factor else do.Div(size, wanted)
     if exact:
         row = do.Add(row, 0.5)
-    if do is _TorchOperators:
-        step = torch.as_tensor(step, dtype=torch.float32)
-        if not exact and float(wanted) in (float(size), 2 * float(size)):
-            step = size / wanted  # torch ignores the factor in this case
-    place = do.Floor(do.Mul(row, step))
+    place = do.Floor(do.Mul(row, _make_step(do, size, wanted, factor, FLOAT)))
     index = _convert_to_value(op, place, INT64)
     return op.Min(index, add_sizes(op, before, -1))
 
 
 def _source_positions(
-    do: Any, size: Any, wanted: Any, row: Any, factor: float | None, align_corners: bool
+    do: Any, size: Any, wanted: Any, row: Any, factor: Factor, align_corners: bool
 ) -> Any:
     """Position of each new pixel among the old ones."""
     if align_corners:
         step = do.Div(do.Sub(size, 1.0), do.Max(do.Sub(wanted, 1.0), 1.0))
         return do.Mul(row, step)  # a single pixel is at position 0
-    step = 1.0 / factor if factor else do.Div(size, wanted)
+    step = _make_step(do, size, wanted, factor, DOUBLE)
     return do.Sub(do.Mul(do.Add(row, 0.5), step), 0.5)
 
 
@@ -96,7 +102,7 @@ def weights_of_linear(
     op: Builder,
     before: Size,
     after: Size,
-    factor: float | None,
+    factor: Factor,
     align_corners: bool,
     kind: str,
     dtype: ir.DataType,
@@ -125,7 +131,7 @@ def weights_of_window(
     op: Builder,
     before: Size,
     after: Size,
-    factor: float | None,
+    factor: Factor,
     align_corners: bool,
     kind: str,
     dtype: ir.DataType,
@@ -138,8 +144,9 @@ def weights_of_window(
     do, size, wanted, column, row = _make_operands(op, before, after, DOUBLE)
     if align_corners:
         step = do.Div(do.Sub(size, 1.0), do.Max(do.Sub(wanted, 1.0), 1.0))
+        step = do.Where(do.Equal(wanted, 1.0), do.Sub(size, size), step)
     else:
-        step = do.Add(do.Mul(size, 0.0), 1.0 / factor) if factor else do.Div(size, wanted)
+        step = _make_step(do, size, wanted, factor, DOUBLE)
     width = do.Max(step, 1.0)
     reach = do.Mul(width, 1.0 if kind == "linear" else 2.0)
     centre = do.Mul(do.Add(row, 0.5), step)

@@ -200,6 +200,23 @@ OTHERS = [
         call=lambda x: torch.mul(x.shape[0] * 0.5, x),
         name="fraction of a size first",
     ),
+    *[
+        Row(target, (given(*values, dtype=torch.float16), number), name=f"{number} beside half")
+        for target in (aten.mul.Tensor, aten.div.Tensor)
+        for number in (70000, 1e-8, -70000.0)
+        for values in ((1e-4, 2.0, -300.0, 60000.0, 0.0),)
+    ],
+    Row(
+        aten.div.Tensor,
+        (floats("n", 300, dtype=torch.float16),),
+        call=lambda x: x * 30000.0 / (x.shape[0] * x.shape[1] ** 2),
+        name="size beyond half",
+    ),
+    *[
+        Row(target, (ints("n", dtype=dtype), 300), name=f"{target} 300 beside {dtype}")
+        for target in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.lt.Scalar)
+        for dtype in (torch.uint8, torch.int8)
+    ],
     Row(aten.add.Tensor, (floats("n", 3), floats("n", 3)), {"alpha": 0.5}, name="alpha"),
     Row(aten.add.Tensor, (ints("n"), ints("n")), {"alpha": 2}, name="int alpha"),
     Row(aten.add.Tensor, (bools("n"), bools("n")), name="bool"),

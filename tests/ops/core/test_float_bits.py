@@ -18,6 +18,12 @@ ROWS = [
     Row(aten.copysign.Tensor, (floats("n", 3), floats(3))),
     Row(aten.copysign.Tensor, (given(*EDGES), given(-0.0)), name="zero"),
     Row(aten.copysign.Tensor, (ints("n"), ints("n")), name="int"),
+    Row(
+        aten.copysign.Tensor,
+        (given(0.0, -0.0, 2.0), given(-0.0, 0.0, -0.0)),
+        call=lambda x, y: 1 / torch.copysign(x, y),
+        name="minus zero",
+    ),
     Row(aten.copysign.Scalar, (floats("n", 3), -2.0)),
     Row(aten.copysign.Scalar, (floats("n", 3), 0.0), name="plus"),
     Row(aten.hypot.default, (floats("n", 3), floats(3))),

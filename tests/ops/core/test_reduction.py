@@ -234,8 +234,15 @@ SPREADS = [
     )
 ]
 
+HALF_SUMS = [  # the sum and the number of elements are beyond 65504
+    Row(target, (floats("n", 1, 70000, low=0.0, high=2.0, dtype=dtype),), call=quietly(target))
+    for target in (aten.mean.default, aten.var.correction, aten.std.correction)
+    for dtype in (torch.float16, torch.bfloat16)
+]
+
 ROWS = [
     *SHORT,
+    *HALF_SUMS,
     *NANS,
     *SUMS,
     *INTEGER_SUMS,

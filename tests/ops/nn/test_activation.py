@@ -7,7 +7,7 @@ import math
 import torch
 
 from onnx_aot.torch_compat import aten
-from tests.ops.rows import Row, T, check, floats, ints, parametrize
+from tests.ops.rows import Row, T, check, floats, given, ints, parametrize
 from tests.releases import TORCH
 
 INT32 = torch.int32
@@ -151,6 +151,10 @@ SOFTMAX = [
         ("rank0 negative", (floats(), -1), {}, ()),
         ("size1", (floats("n", 1), 1), {}, ()),
         ("extremes", (EXTREMES, 0), {}, ()),
+        ("not finite", (NOT_FINITE, 0), {}, ()),
+        ("double", (floats("n", 3, dtype=torch.float64), 1), {}, ({"n": 0},)),
+        ("double, NaN", (given(1.0, math.nan, 2.0, dtype=torch.float64), 0), {}, ()),
+        ("double, masked", (given(1.0, -math.inf, dtype=torch.float64), 0), {}, ()),
     )
 ] + [
     Row(target, args, kwargs, name=name)

@@ -41,6 +41,12 @@ RMS_NORM = [
         ("weight", (floats("n", "m", 5), [5], floats(5)), {"eps": 1e-6}),
         ("several", (floats("n", 3, 4), [3, 4], floats(3, 4)), {}),
         ("small", (floats("n", 4, low=-1e-4, high=1e-4), [4]), {}),
+        ("half", (floats("n", 4, low=-999.0, high=999.0, dtype=torch.float16), [4]), {"eps": 1e-8}),
+        (
+            "half, zeros",
+            (floats("n", 4, low=0.0, high=0.0, dtype=torch.float16), [4]),
+            {"eps": 1e-8},
+        ),
     )
 ]
 

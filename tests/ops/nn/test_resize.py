@@ -71,6 +71,27 @@ ROWS = (
             (None, (1.3, 0.7), False),
         )
     ]
+    + [  # factors at which a size stays the same, or doubles
+        resized(target, image, mode, None, factor)
+        for (mode, spatial), target in VEC.items()
+        for image in (
+            floats("n", 2, *("h", "w", 3)[:spatial]),
+            floats(2, 2, *(5, 4, 3)[:spatial]),
+        )
+        for factor in (1.1, 1.25, 2.1)
+    ]
+    + [
+        resized(target, image, mode, None, factor, antialias=True)
+        for mode, target in ANTIALIASED.items()
+        for image in (floats("n", 2, "h", "w"), floats(2, 2, 5, 4))
+        for factor in (1.1, (1.1, 1.6))
+    ]
+    + [
+        resized(
+            target, floats("n", 2, 3, "w"), mode, (1, 5), None, antialias=True, align_corners=True
+        )
+        for mode, target in ANTIALIASED.items()
+    ]
     + [
         resized(
             VEC[mode, 2], ints(2, channels, 9, 8, low=0, high=256, dtype=torch.uint8), mode, *how

@@ -17,6 +17,8 @@ FLAGS = frozenset({"train", "training", "use_input_stats"})
 # Without this argument a normalization uses the batch's statistics in both modes.
 STATISTICS = "running_mean"
 
+# Operators that only drop elements behave alike in both modes if one of these arguments is 0.
+PROBABILITIES = ("p", "dropout")
 
 # Operators whose flag does not depend on the module's mode alone.
 ALWAYS = frozenset({aten.instance_norm.default})
@@ -43,6 +45,8 @@ def training_operators(module: torch.fx.GraphModule) -> list[str]:
             continue
         given = dict(zip(names, node.args, strict=False)) | node.kwargs
         if STATISTICS in names and given.get(STATISTICS) is None:
+            continue
+        if any(given.get(name) == 0.0 for name in PROBABILITIES):
             continue
         if any(given.get(name) is True for name in FLAGS):
             found[str(target.overloadpacket)] = None

@@ -221,7 +221,7 @@ def _run_fx_passes(
         f"{refused}. The whole program was functionalized by torch's run_decompositions instead, "
         "which takes longer and breaks composite operators apart"
     )
-    return program, [Note(note)]
+    return program, [Note(note, quiet=True)]
 
 
 def translate_graph(

@@ -374,18 +374,23 @@ def _in_this_thread(original: Function, replacement: Function, checked: bool) ->
     Args:
         original: The function that is replaced.
         replacement: Its replacement.
-        checked: Whether arguments that do not fit the replacement go to the original. Dynamo cannot
-            analyse that.
+        checked: Whether arguments that do not fit the replacement go to the original. Dynamo can
+            neither analyse that nor, in some places, hold the form in a closure.
     """
     form = call_form(replacement)
-    is_checked = checked and not form.takes_all
+    if not checked or form.takes_all:
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not in_capturing_thread():
-            return original(*args, **kwargs)
-        if is_checked and not form.takes(args, kwargs):
-            return original(*args, **kwargs)
-        return replacement(*args, **kwargs)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not in_capturing_thread():
+                return original(*args, **kwargs)
+            return replacement(*args, **kwargs)
+
+    else:
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not in_capturing_thread() or not form.takes(args, kwargs):
+                return original(*args, **kwargs)
+            return replacement(*args, **kwargs)
 
     described = replacement if hasattr(replacement, "__wrapped__") else original
     return functools.update_wrapper(call, described)

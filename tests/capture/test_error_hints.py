@@ -74,7 +74,7 @@ def test_vmap_is_applied_by_torch() -> None:
     def rows(x: torch.Tensor) -> torch.Tensor:
         return torch.vmap(lambda row: row * row.sum())(x)
 
-    with pytest.warns(onnx_aot.OnnxExporterWarning, match=r"torch.vmap or one of torch.func"):
-        program = onnx_aot.export(rows, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
+    program = onnx_aot.export(rows, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
+    assert any("torch.vmap or one of torch.func" in note for note in program.report.notes)
     x = torch.rand(6, 3)
     torch.testing.assert_close(program(x)[0], rows(x))

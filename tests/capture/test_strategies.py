@@ -164,3 +164,20 @@ def test_a_body_that_uses_a_buffer() -> None:
     program = onnx_aot.export(Loops(False), (x,))  # the fix
     for example in (x, -x * 3):
         torch.testing.assert_close(program(example)[0], Loops(False)(example))
+
+
+def test_strict_captures_call_functions_that_are_replaced() -> None:
+    class Called(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+            self.weights = nn.Parameter(torch.randn(4, 2, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            given = {"weight": self.weights[1]}
+            result: Tensor = torch.func.functional_call(self.layer, given, (x,))
+            return result
+
+    model, x = Called().eval(), torch.randn(5, 3)
+    program = onnx_aot.export(model, (x,), strategies=("strict",))
+    torch.testing.assert_close(program(x)[0], model(x))

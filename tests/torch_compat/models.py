@@ -113,6 +113,12 @@ def branch_on_data(x: Tensor) -> Tensor:
     return x * 2 if x.sum() > 0 else x
 
 
+def ensemble(x: Tensor) -> Tensor:
+    """Applies one matrix per member, and returns the members along the last axis."""
+    weights = torch.arange(18.0).reshape(3, 3, 2).sin()
+    return torch.vmap(lambda weight: x @ weight, out_dims=-1)(weights)
+
+
 def transposed_branch(x: Tensor) -> Tensor:
     """Branches on a tensor whose strides contain the dynamic size."""
     x = x.T[:, :, None] * torch.ones(2)
@@ -473,6 +479,7 @@ MODELS: dict[str, Example] = {
     "at most one": Example(function(at_most_one), rows, sizes=(4, 7, 0)),
     "number of data": Example(function(number_of_data), rows),
     "branch on data": Example(function(branch_on_data), signed_rows),
+    "ensemble": Example(function(ensemble), rows),
     "transposed branch": Example(function(transposed_branch), signed_rows),
     "unread number": Example(function(unread_number), signed_rows),
     "stated number": Example(function(stated_number), rows, sizes=(4, 5)),

@@ -179,6 +179,33 @@ def _addmm(
     return new([mat1.shape[0], columns], mat1)
 
 
+def _transform_to_real(
+    new: Results, self: Tensor, dim: Sequence[int], normalization: int, last_dim_size: Any
+) -> Tensor | None:
+    """Fourier transform of half a spectrum.
+
+    Torch divides the numbers of elements for it, and fails at quotients of two dynamic sizes.
+    """
+    sizes = list(self.shape)
+    sizes[dim[-1]] = last_dim_size
+    is_dynamic = any(type(size) is not int for size in sizes)
+    if new.is_contiguous(self):
+        order: list[int] | None = list(range(self.dim()))
+    else:
+        order = _order_in_memory(tuple(self.stride()))
+    if not is_dynamic or order is None or self.device.type != "cpu":
+        return None
+    axes = [axis % self.dim() for axis in dim]
+    for moved in (sorted(axes[:-1], key=order.index), axes[-1:]):  # as in the library that does it
+        order = [axis for axis in order if axis not in moved] + moved
+    real = self.new_empty([0], dtype=self.dtype.to_real())
+    made = new([sizes[axis] for axis in order], real)
+    if order == sorted(order):
+        return made
+    strides = dict(zip(order, made.stride(), strict=True))
+    return new.view(made, sizes, [strides[axis] for axis in range(len(order))])
+
+
 def _are_like(others: Sequence[Tensor | None], tensor: Tensor, shape: list[Any]) -> bool:
     """True if all tensors have this static shape, and the dtype and device of another tensor."""
     if not tensor.is_floating_point() or any(type(size) is not int for size in shape):
@@ -206,6 +233,7 @@ SHAPE_RULES: dict[Any, ShapeRule] = {
     **VIEW_RULES,
     **{getattr(aten, name).default: _in_place for name in _IN_PLACE.split()},
     aten._native_batch_norm_legit_no_training.default: _batch_norm,
+    aten._fft_c2r.default: _transform_to_real,
     aten._safe_softmax.default: _softmax,
     aten._softmax.default: _softmax,
     aten.add.Tensor: _binary,

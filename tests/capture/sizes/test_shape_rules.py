@@ -168,6 +168,17 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
         lambda x: (-x, -x.transpose(1, 2), -x[..., 2:], -x.transpose(1, 2)[..., :3], -x.long()),
         (X,),
     ),
+    "transforms of a spectrum": (
+        lambda x: (
+            torch.fft.irfft(x, 8),
+            torch.fft.irfft(x.mT, 4, dim=1),
+            torch.fft.irfft2(x),
+            torch.fft.irfftn(x, dim=(2, 0, 1)),
+            torch.fft.irfft(torch.fft.ifft(x, dim=2)),
+            torch.fft.irfft(x.transpose(0, 1), x.shape[0], dim=0),
+        ),
+        (X.to(torch.complex64),),
+    ),
     "addmm of a matrix": (
         lambda x: torch.addmm(x[0, 0], x[0, 0], torch.ones(5, 5), beta=2, alpha=3),
         (X,),
@@ -234,6 +245,7 @@ def test_each_rule_is_applied_by_some_case() -> None:
         torch.relu,
     ]
     functions += [F.softplus, lambda x: F.elu(x.clone(), inplace=True)]
+    functions += [lambda x: torch.fft.irfft2(torch.complex(x, x))]
     functions += [torch.tanh, torch.sqrt, F.silu, lambda x: torch.ops.aten._safe_softmax(x, -1)]
     functions += [lambda x: F.hardswish(x + 1, True) + F.leaky_relu(x + 1, 0.1, True).relu_()]
     rules = {operator: watched(operator, rule) for operator, rule in SHAPE_RULES.items()}

@@ -143,3 +143,14 @@ def test_a_transform_viewed_as_real_is_not_split_and_joined() -> None:
     assert [node.op_type for node in program.model.graph] == ["Unsqueeze", "DFT"]
     x = torch.rand(5, 8)
     assert_close(program(x)[0], spectrum(x))
+
+
+def test_two_dynamic_dimensions_of_a_real_result() -> None:
+    def filtered(x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.irfft2(torch.fft.rfft2(x) * 2, s=x.shape[2:])
+
+    sizes = {2: "height", 3: "width"}
+    program = onnx_aot.export(filtered, (torch.rand(1, 2, 8, 6),), dynamic_shapes=(sizes,))
+    for shape in ((1, 2, 8, 6), (1, 2, 5, 9), (1, 2, 1, 4)):
+        x = torch.rand(shape)
+        assert_close(program(x)[0], filtered(x))

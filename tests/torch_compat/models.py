@@ -7,6 +7,7 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import ctc_loss
@@ -265,6 +266,10 @@ def by_float(x: Tensor) -> Tensor:
     return x / float(x.shape[0])
 
 
+def by_root(x: Tensor) -> Tensor:
+    return x[: int(np.sqrt(x.shape[0]))] / np.sqrt(x.shape[0] * 0.5)
+
+
 class Catching(nn.Module):
     """Calls a layer with an argument that it does not take, as speech toolkits do."""
 
@@ -507,6 +512,7 @@ MODELS: dict[str, Example] = {
     "causal": Example(function(causal_above_one), rows),
     "int": Example(function(by_int), rows),
     "float of a size": Example(function(by_float), rows),
+    "root": Example(function(by_root), rows, sizes=(4, 9)),
     "length": Example(function(by_length), rows),
     "range": Example(function(one_chunk), rows),
     "lstm": recurrent(nn.LSTM),

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import Patch, Settings
+from onnx_aot.torch_compat import Attribute, Patch, Settings
 
 __all__ = ["SIZE_FUNCTIONS"]
 
@@ -321,7 +321,22 @@ def _is_of_real_numbers(x: Tensor, *args: Any, **kwargs: Any) -> bool:
     return not x.is_complex()
 
 
+# --- functions of NumPy --------------------------------------------------------------------------
+
+
+def _square_root(original: Any, settings: Settings) -> Callable[[Any], Any]:
+    """The method by which NumPy computes the square roots of objects."""
+    return lambda number: torch.sym_sqrt(torch.sym_float(number))  # type: ignore[no-untyped-call]
+
+
 SIZE_FUNCTIONS: tuple[Patch, ...] = (
+    Patch(
+        "numpy.sqrt of a size",
+        _square_root,
+        "Models that compute numpy.sqrt of a dynamic size are refused.",
+        when=lambda settings: settings.dynamic,
+        places=lambda settings: [Attribute(kind, "sqrt") for kind in SYMBOLIC],
+    ),
     _make_patch("torch:linspace", _linspace, when=_is_counted),
     _make_patch("torch:logspace", _logspace, when=_is_counted),
     _make_patch("torch:affine_grid_generator", _affine_grid),

@@ -10,7 +10,12 @@ import sys
 
 import torch
 
-from onnx_aot.capture.error_hints import RefusedError, UnjoinableError, make_explained_error
+from onnx_aot.capture.error_hints import (
+    RefusedError,
+    UnjoinableError,
+    UnrollableError,
+    make_explained_error,
+)
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.reuse import Usage
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
@@ -58,6 +63,7 @@ class Plan:
         static_ones: Dimensions of size 1 that are static. The model may fix them, and squeezes them
             or limits them to 1, or its capture fails if they are dynamic.
         both_ways: Whether both ways of branches on data are captured.
+        rolls: Whether Python loops over dynamic sizes become one loop.
         ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
     """
 
@@ -73,6 +79,7 @@ class Plan:
     conversions: frozenset[tuple[str, str]] = frozenset()
     static_ones: frozenset[str] = frozenset()
     both_ways: bool = False
+    rolls: bool = False
     ends_early: bool = False
 
 
@@ -97,6 +104,7 @@ class Captured:
         resized: Dimensions that had another size than in the example, with both sizes.
         joined: Lines that branch on sizes, if captures for different sizes were joined.
         reused: What became of the calls of layers that repeat.
+        rolled: Lines of Python loops that became one loop.
         retried: Why the capture was repeated without the optional changes to torch, in a sentence.
     """
 
@@ -116,6 +124,7 @@ class Captured:
     joined: tuple[str, ...] = ()
     retried: str | None = None
     reused: tuple[Usage, ...] = ()
+    rolled: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,8 +137,8 @@ class Failure:
 
     @property
     def is_refusal(self) -> bool:
-        """True if both ways of a branch were captured, and cannot be one model."""
-        return isinstance(self.error, UnjoinableError)
+        """True if the ways of a branch, or the steps of a loop, cannot be one graph."""
+        return isinstance(self.error, (UnjoinableError, UnrollableError))
 
     @property
     def asks_data(self) -> bool:
@@ -282,10 +291,12 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
             unknown=plan.unknown,
             limit=limit,
             both_ways=plan.both_ways,
+            rolls=plan.rolls,
         )
         limit.begin_run()
         try:
             program = run_strategy(run)
+            rolled = () if empty.ended or limit.ended else _roll(run, program)
         except Exception as error:
             if empty.ended:
                 return Attempt(plan, ended=True)
@@ -326,8 +337,26 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         if run.known.written:
             return Attempt(plan, written=frozenset(run.known.written))
         captured = _collect(run, program, above_zero=empty.may_be_wrong(program))
+        captured = dataclasses.replace(captured, rolled=rolled)
         return Attempt(plan, captured, tuple(failures))
     return Attempt(plan, failures=tuple(failures))
+
+
+def _roll(run: Run, program: torch.export.ExportedProgram) -> tuple[str, ...]:
+    """Makes one loop of the recorded steps of each loop, and returns the lines of the loops.
+
+    Raises:
+        UnrollableError: That is not possible, or gives other results than the model.
+    """
+    loops = run.settings.loops
+    if loops is None:
+        return ()
+    from onnx_aot.capture.loops.check import check_rolled
+    from onnx_aot.capture.loops.roll import roll_loops
+
+    roll_loops(program, loops, run.settings.model_rows.boundary.changed)
+    check_rolled(program, run.model.module, run.model.inputs, run.requested, loops.made)
+    return tuple(dict.fromkeys(loop.shown for loop in loops.made))
 
 
 def _count_runs(failure: Failure) -> int:

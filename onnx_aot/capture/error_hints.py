@@ -10,13 +10,14 @@ import dataclasses
 import torch
 
 from onnx_aot.capture.sizes.guards import Location, as_places, with_line
-from onnx_aot.errors import CaptureError, documentation
+from onnx_aot.errors import CaptureError, SourceLocation, documentation
 from onnx_aot.torch_compat import failure_kind
 
 __all__ = [
     "Explanation",
     "RefusedError",
     "UnjoinableError",
+    "UnrollableError",
     "explain",
     "make_explained_error",
     "page",
@@ -53,6 +54,19 @@ class UnjoinableError(Exception):
     def __init__(self, reason: str, fix: str | None = None) -> None:
         super().__init__(reason)
         self.fix = fix
+
+
+class UnrollableError(Exception):
+    """A Python loop cannot become one loop; the message says why.
+
+    Attributes:
+        fix: An edit of the model after which it can.
+        location: The user's line, if it is known.
+    """
+
+    def __init__(self, reason: str, fix: str, location: SourceLocation | None = None) -> None:
+        super().__init__(reason)
+        self.fix, self.location = fix, location
 
 
 class RefusedError(Exception):

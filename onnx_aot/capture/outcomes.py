@@ -33,10 +33,18 @@ from onnx_aot.capture.sizes.specialization import (
     describe_torch,
     find_undelivered,
     is_delivered,
+    make_refusal,
 )
 from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
 from onnx_aot.capture.sizes.stored_bounds import find_stored_bounds
+from onnx_aot.capture.sizes.unrolled_loops import (
+    TAKEN_APART,
+    UNROLLED,
+    describe_unrollable,
+    is_unrolled,
+)
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
+from onnx_aot.errors import DynamicShapeError
 
 __all__ = ["Outcomes"]
 
@@ -100,12 +108,49 @@ class Outcomes:
         return min(
             failed,
             key=lambda a: (
+                a.plan.rolls and a.violation is None,
+                not a.plan.rolls,
                 a.plan.plain,
                 a.stops_at_branch,
                 -len(a.plan.conversions),
                 a.plan.from_zero,
             ),
         )
+
+    @property
+    def rolls(self) -> bool:
+        """True if Python loops of the model can become one loop."""
+        rolled = [a for a in self.done if a.plan.rolls]
+        return any(a.captured is not None or a.violation is not None for a in rolled)
+
+    @property
+    def wants_rolled(self) -> bool:
+        """True if a Python loop was unrolled for a requested dimension, for the first time."""
+        best = self.best()
+        if any(attempt.plan.rolls for attempt in self.done) or best.plan.plain:
+            return False
+        if "non-strict" not in self.model.strategies:
+            return False
+        if best.captured is not None:
+            return bool(best.fixed) and is_unrolled(best.captured.decisions)
+        return best.violation is not None and is_unrolled(best.violation.decisions)
+
+    def explain_loops(self, text: str) -> str:
+        """A text in which fixes of unrolled loops say why these did not become one loop."""
+        tried = [failure for a in self.done if a.plan.rolls for failure in a.failures]
+        if tried:
+            reason = describe_unrollable(tried[-1].error, tried[-1].decisions)
+            if reason is not None:
+                text = text.replace(UNROLLED, reason).replace(TAKEN_APART, reason)
+        return text
+
+    def refuse_undelivered(self) -> DynamicShapeError:
+        """The error about requested dimensions that the model does not deliver."""
+        found = [
+            dataclasses.replace(finding, fix=self.explain_loops(finding.fix))
+            for finding in self.undelivered
+        ]
+        return make_refusal(found, self.model.module)
 
     @property
     def violation(self) -> Failure | None:

@@ -34,7 +34,6 @@ from onnx_aot.capture.sizes.other_examples import (
 )
 from onnx_aot.capture.sizes.specialization import (
     describe_torch,
-    make_refusal,
     relax_request,
 )
 from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
@@ -65,6 +64,7 @@ def _plan_first(
     request: str = "asked",
     after: Plan | None = None,
     inputs: Inputs | None = None,
+    rolls: bool = False,
 ) -> Plan:
     """Plan for the first attempt with a request.
 
@@ -76,6 +76,7 @@ def _plan_first(
         request: Their origin, ``Plan.request``.
         after: Plan of the attempt before, which taught what does not work for the model.
         inputs: Inputs of other sizes than the user's.
+        rolls: Whether Python loops over dynamic sizes become one loop.
     """
     after = after or Plan(requested)
     derived = is_derived_from_zero(requested)
@@ -85,6 +86,7 @@ def _plan_first(
         request=request,
         inputs=inputs,
         strategies=None,
+        rolls=rolls,
         from_zero=derived,
         small_sizes=True,
         ends_early=not derived,
@@ -142,6 +144,8 @@ def _find_failing_ones(attempts: Outcomes) -> list[RequestedDim]:
     last = attempts.last
     if last.captured is not None or not last.failures or last.plan.plain or last.stops_at_branch:
         return []
+    if last.plan.rolls and last.violation is None:
+        return []
     found = find_ones_left_to_model(last.plan.requested, attempts.model.inputs)
     return [dim for dim in found if dim.place not in last.plan.static_ones]
 
@@ -187,7 +191,7 @@ def _plan_beyond(attempts: Outcomes) -> Plan:
 def _plan_with_inputs(attempts: Outcomes, request: str, inputs: Inputs | None) -> Plan:
     # Left to the model, because torch would refuse a range with the size of the example in it.
     requested = relax_request(attempts.requested)
-    plan = _plan_first(requested, request, attempts.last.plan, inputs)
+    plan = _plan_first(requested, request, attempts.last.plan, inputs, attempts.rolls)
     captured = attempts.best().captured
     worked = [name for name, call in STRATEGIES.items() if captured and call == captured.strategy]
     # One strategy, so that a refusal does not take much longer.
@@ -195,7 +199,9 @@ def _plan_with_inputs(attempts: Outcomes, request: str, inputs: Inputs | None) -
 
 
 def _plan_for_any(attempts: Outcomes) -> Plan:
-    plan = _plan_first(relax_request(attempts.requested), "any", attempts.last.plan)
+    plan = _plan_first(
+        relax_request(attempts.requested), "any", attempts.last.plan, rolls=attempts.rolls
+    )
     # An error only needs to know which dimensions the model fixes or limits.
     return dataclasses.replace(plan, ends_early=plan.ends_early and not attempts.strict)
 
@@ -203,12 +209,17 @@ def _plan_for_any(attempts: Outcomes) -> Plan:
 def _plan_for_delivered(attempts: Outcomes) -> Plan:
     error = None if attempts.violation is None else attempts.violation.error
     requested = relax_request(attempts.requested, attempts.undelivered, error)
-    return _plan_first(requested, "delivered", attempts.last.plan)
+    return _plan_first(requested, "delivered", attempts.last.plan, rolls=attempts.rolls)
 
 
 def _plan_without_patches(attempts: Outcomes) -> Plan:
     last = attempts.last.plan
     return dataclasses.replace(_plan_first(last.requested, last.request, last), plain=True)
+
+
+def _plan_with_rolled(attempts: Outcomes) -> Plan:
+    plan = _plan_first(attempts.requested, after=attempts.best().plan, rolls=True)
+    return dataclasses.replace(plan, strategies=("non-strict",))
 
 
 def _plan_with_unknown(attempts: Outcomes) -> Plan:
@@ -218,7 +229,7 @@ def _plan_with_unknown(attempts: Outcomes) -> Plan:
 
 def _plan_with_conversions(attempts: Outcomes) -> Plan:
     last = attempts.last.plan
-    plan = _plan_first(last.requested, last.request, last, last.inputs)
+    plan = _plan_first(last.requested, last.request, last, last.inputs, last.rolls)
     found = last.conversions | attempts.conversions
     plan = dataclasses.replace(plan, strategies=last.strategies, conversions=found)
     if not last.from_zero:
@@ -239,7 +250,10 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "the model branches on its data",
-        lambda attempts: any(failure.asks_data for failure in attempts.last.failures),
+        lambda attempts: (
+            not attempts.last.plan.rolls
+            and any(failure.asks_data for failure in attempts.last.failures)
+        ),
         _change_last(both_ways=True),
     ),
     Row(
@@ -269,6 +283,11 @@ ROWS: tuple[Row, ...] = (
         "the model squeezes a size of the example that it may fix, or limits it to 1",
         lambda attempts: bool(_find_wrong_ones(attempts)),
         _plan_with_static_ones(_find_wrong_ones),
+    ),
+    Row(
+        "a Python loop is unrolled for a requested dimension",
+        lambda attempts: attempts.wants_rolled,
+        _plan_with_rolled,
     ),
     Row(
         "the sizes of the example may have fixed dimensions",
@@ -405,13 +424,13 @@ def _choose(model: Model, attempts: Outcomes, limit: TimeLimit) -> Attempt:
     anyhow = attempts.best("any") if violation is not None and attempts.of("any") else None
     if violation is not None and (anyhow is None or anyhow.captured is None):
         text = describe_torch(violation.error, attempts.requested, violation.decisions)
-        raise DynamicShapeError(text) from cause
+        raise DynamicShapeError(attempts.explain_loops(text)) from cause
     if attempts.of("delivered"):
         delivered = attempts.best("delivered")
         if delivered.captured is None and anyhow is None:
             failure = next((f.error for f in delivered.failures), None)
-            raise make_refusal(undelivered, model.module) from failure
+            raise attempts.refuse_undelivered() from failure
         return delivered if anyhow is None or delivered.captured is not None else anyhow
     if undelivered:
-        raise make_refusal(undelivered, model.module) from cause
+        raise attempts.refuse_undelivered() from cause
     raise DynamicShapeError(attempts.given_up[0]) from cause

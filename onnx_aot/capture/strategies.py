@@ -123,6 +123,7 @@ class Run:
         unknown: Collection[str] = (),
         limit: TimeLimit | None = None,
         both_ways: bool = False,
+        rolls: bool = False,
     ) -> Run:
         """Prepares a run; other keywords are those of ``Settings``.
 
@@ -138,6 +139,7 @@ class Run:
             unknown: Sources whose values are not known, since the model writes to them.
             limit: Ends the run when the time for it is over.
             both_ways: Whether both ways of branches on data are captured, if torch allows it.
+            rolls: Whether Python loops over dynamic sizes become one loop.
         """
         boundary = run_strategy.__code__
         validations = Validations(boundary)
@@ -154,7 +156,13 @@ class Run:
             )
         known = KnownValues(model.sources, unknown, decisions.locate)
         reuse = None
-        if strategy == "non-strict" and branches is None and not plain and model.reuse != "off":
+        loops = None
+        if rolls and strategy == "non-strict":
+            from onnx_aot.capture.loops.steps import Loops
+
+            loops = Loops(decisions.locate, known.forget_computed)
+        copies = branches is None and loops is None and not plain and model.reuse != "off"
+        if strategy == "non-strict" and copies:
             reuse = Reuse(model.module, known, only_compares=model.reuse == "check")
         settings = Settings(
             module=model.module,
@@ -171,6 +179,7 @@ class Run:
             check_time=None if limit is None or limit.largest is None else limit.check,
             validations=validations if strategy == "non-strict" else None,
             branches=branches,
+            loops=loops,
             reuse=reuse,
             keeps_log=strategy != "draft",
             plain=plain,

@@ -99,6 +99,14 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
                 quiet=True,
             )
         )
+    if captured.rolled:
+        notes.append(
+            Note(
+                "Python loops over a dynamic size became one loop of the ONNX model, and were "
+                f"compared with the model at several sizes: {'; '.join(captured.rolled)}",
+                quiet=True,
+            )
+        )
     if captured.drawn:
         notes.append(
             Note(

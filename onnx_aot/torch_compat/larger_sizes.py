@@ -42,6 +42,8 @@ def _answer_for_larger(original: Callable[..., Any], settings: Settings) -> Call
             defined = define_fresh(self, expression)
             if defined is not None:
                 return asked(self, defined, None, None)  # a guard on sizes of the inputs
+            if settings.loops is not None and settings.loops.is_asked_about(expression):
+                raise  # the answer for one step need not hold for others
             answer = _for_larger_sizes(self, expression, _is_asked_by_torch(settings))
             if answer is None:
                 raise

@@ -67,6 +67,8 @@ class Settings:
         check_time: Called again and again; ends the capture by an exception when its time is over.
         branches: Answers questions about data, with ``answer()``, so that both ways of a branch are
             captured; None if such questions are not answered.
+        loops: Lets Python loops over dynamic sizes run for three steps that stand for all; None if
+            they are unrolled.
         reuse: Makes the calls of modules, with ``call()``: it traces them, or copies what was
             recorded; None if all are traced.
         keeps_log: Whether draft export may write its log file.
@@ -91,6 +93,7 @@ class Settings:
     validations: Any = None
     check_time: Callable[[], None] | None = None
     branches: Any = None
+    loops: Any = None
     reuse: Any = None
     keeps_log: bool = True
     plain: bool = False

@@ -38,6 +38,7 @@ from onnx_aot.ops.registry import (
 )
 from onnx_aot.ops.user.placeholder_nodes import emit_unsupported
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, higher_order, schema_of
+from onnx_aot.torch_ops.rolled_loops import rolled
 from onnx_aot.translate.candidates import NoCandidateError, Plan, plan_of, try_candidates
 from onnx_aot.translate.check_results import refuse_other_results
 from onnx_aot.translate.complex_nodes import (
@@ -166,8 +167,9 @@ class Walker:
         return plans
 
     def _is_complex(self, node: torch.fx.Node) -> bool:
-        """True if a node needs a translation for complex numbers; higher-order ones do not."""
-        return is_complex(node, self._complex) and not isinstance(node.target, HigherOrderOperator)
+        """True if a node needs a translation for complex numbers; calls with bodies do not."""
+        has_body = isinstance(node.target, HigherOrderOperator) or node.target is rolled
+        return is_complex(node, self._complex) and not has_body
 
     def _plans_for(self, node: torch.fx.Node, complex_: bool) -> tuple[Plan, ...]:
         """The table's entries for a node, or those for complex numbers."""

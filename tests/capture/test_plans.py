@@ -42,6 +42,13 @@ def fixes_rows(x: Tensor) -> Tensor:
     return x + torch.ones(4, 1)
 
 
+def adds_in_a_loop(x: Tensor) -> Tensor:
+    y = torch.zeros_like(x[0])
+    for row in x:
+        y = 0.5 * y + row
+    return y
+
+
 def depends_on_data(x: Tensor) -> Tensor:
     return x * 2 if x.sum() > 0 else x
 
@@ -123,6 +130,12 @@ ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
         ({0: Dim("n")},),
         "allow",
         [FIRST, *(FIRST | {"request": r} for r in ("resized", "any", "delivered"))],
+    ),
+    "a loop": (
+        adds_in_a_loop,
+        NAMED,
+        "error",
+        [FIRST, FIRST | {"rolls": True}, {"from_zero": True, "rolls": True}],
     ),
     "data": (depends_on_data, NAMED, "error", [FIRST, {"both_ways": True}]),
     "data, an error": (returns_other_kinds, NAMED, "error", [FIRST, {"both_ways": True}]),

@@ -23,6 +23,7 @@ from onnx_aot.capture.patches.module_moves import MODULE_MOVES
 from onnx_aot.capture.patches.number_conversions import CONVERSIONS
 from onnx_aot.capture.patches.packing import PACKED_SEQUENCES
 from onnx_aot.capture.patches.python_builtins import BUILTINS
+from onnx_aot.capture.patches.python_loops import LOOPS
 from onnx_aot.capture.patches.size_functions import SIZE_FUNCTIONS
 from onnx_aot.capture.patches.stack_traces import STACK_TRACES
 from onnx_aot.capture.patches.tensor_data import STATE_DATA, TENSOR_DATA
@@ -98,6 +99,7 @@ PATCHES: tuple[Patch, ...] = (
     *DETECTION,
     # the model
     *BUILTINS,
+    *LOOPS,
     *CONVERSIONS,
     *MODEL,
     STATE_DATA,

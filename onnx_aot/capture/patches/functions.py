@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.patches.symbolic_indices import get_item, is_mixed, set_item
 from onnx_aot.capture.patches.whole_pooling import WHOLE_POOLING
 from onnx_aot.torch_compat import Patch, Settings
 
@@ -130,6 +131,7 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
     torch.Tensor.narrow: _narrow,
     torch.where: _where,
     torch.Tensor.where: _tensor_where,
+    torch.Tensor.__setitem__: set_item,
     **WHOLE_POOLING,
 }
 """Functions by the original. They act wherever a model has bound it."""
@@ -140,6 +142,8 @@ def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[...,
 
     def override(self: Any, func: Any, args: Any, kwargs: Any) -> Any:
         redirected = REDIRECTED.get(func)
+        if func is torch.Tensor.__getitem__ and is_mixed(args[1]):
+            redirected = get_item
         if redirected is not None:
             return redirected, args, kwargs
         return original(self, func, args, kwargs)
@@ -158,7 +162,8 @@ FUNCTIONS: tuple[Patch, ...] = (
         "torch._export.non_strict_utils:_NonStrictTorchFunctionHandler._override",
         _redirect,
         "torch.equal, torch.allclose, torch.narrow from a start in a tensor, and torch.where of a "
-        "uint8 mask are refused; pooling over a whole dynamic dimension fixes it.",
+        "uint8 mask are refused; x[n - 1] = value and x[n - 1, rows] fix n, as does pooling over "
+        "a whole dynamic dimension.",
         parameters="self, func, args, kwargs",
     ),
     Patch(

@@ -11,7 +11,7 @@ import torch
 from onnx_aot import torch_compat
 from onnx_aot.torch_compat import Entries, Patch, Place, Settings
 
-__all__ = ["BUILTINS", "StandsFor"]
+__all__ = ["BUILTINS", "StandsFor", "find_uses"]
 
 
 def _len(value: Any) -> Any:
@@ -19,6 +19,18 @@ def _len(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.dim():
         return value.shape[0]
     return builtins.len(value)
+
+
+def _make_len(original: Any, settings: Settings) -> Callable[[Any], Any]:
+    loops = settings.loops
+    if loops is None:
+        return _len
+
+    def length(value: Any) -> Any:
+        steps = loops.count(value)
+        return _len(value) if steps is None else steps
+
+    return length
 
 
 class StandsFor(type):
@@ -34,10 +46,11 @@ class _Range(metaclass=StandsFor):
     """Keeps symbolic bounds, which Python's ``range`` turns into ints.
 
     ``range(0, n, n)`` gives only 0, whatever ``n`` is. If the size determines the number of steps,
-    it is fixed all the same, because the loop is unrolled.
+    it is fixed all the same, because the loop is unrolled, unless ``loops`` runs it.
     """
 
     builtin = builtins.range
+    loops: Any = None
 
     def __new__(cls, *bounds: Any) -> Iterable[Any]:  # type: ignore[misc]
         if any(isinstance(bound, torch.SymInt) for bound in bounds):
@@ -45,13 +58,19 @@ class _Range(metaclass=StandsFor):
             count = torch_compat.known_number(-((start - stop) // step))
             if count is not None:
                 return [start + step * index for index in builtins.range(count)]
+            if cls.loops is not None:
+                return cls.loops.range(start, stop, step)  # type: ignore[no-any-return]
         return builtins.range(*bounds)
 
 
-_BUILTINS = {"len": _len, "range": _Range}
+def _make_range(original: Any, settings: Settings) -> type:
+    return StandsFor("range", (_Range,), {"loops": settings.loops})
 
 
-def _find_uses(name: str) -> Callable[[Settings], Iterator[Place]]:
+_BUILTINS: dict[str, Callable[[Any, Settings], Any]] = {"len": _make_len, "range": _make_range}
+
+
+def find_uses(name: str) -> Callable[[Settings], Iterator[Place]]:
     """Finds namespaces of the model's packages where a name refers to the builtin."""
 
     def places(settings: Settings) -> Iterator[Place]:
@@ -66,10 +85,10 @@ def _find_uses(name: str) -> Callable[[Settings], Iterator[Place]]:
 BUILTINS: tuple[Patch, ...] = tuple(
     Patch(
         f"{name} in the packages of the model",
-        lambda original, settings, replacement=replacement: replacement,  # type: ignore[misc]
+        make,
         f"{name}(...) of a dynamic size fixes it.",
         when=lambda settings: settings.module is not None and not settings.strict,
-        places=_find_uses(name),
+        places=find_uses(name),
     )
-    for name, replacement in _BUILTINS.items()
+    for name, make in _BUILTINS.items()
 )

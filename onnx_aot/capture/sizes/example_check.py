@@ -34,6 +34,7 @@ from onnx_aot.torch_compat import (
 )
 
 __all__ = [
+    "accepts",
     "describe_wrong_sizes",
     "find_smallest",
     "has_equal_results",
@@ -125,12 +126,13 @@ def describe_wrong_sizes(
         sample = resize_inputs(inputs, requested, {dim: size})
         if (dim, size) not in equal:
             equal[dim, size] = has_equal_results(program, module, sample)
-        if equal[dim, size] is False or (pieces and _accepts(module, sample)):
+        if equal[dim, size] is False or (pieces and accepts(module, sample)):
             found[f"{line}, for size {size}"] = None
     return tuple(found)
 
 
-def _accepts(module: torch.nn.Module, inputs: Inputs) -> bool:
+def accepts(module: torch.nn.Module, inputs: Inputs) -> bool:
+    """True if the model runs with these inputs."""
     try:
         run_model(module, inputs)
     except Exception:

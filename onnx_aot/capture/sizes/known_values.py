@@ -237,6 +237,11 @@ class KnownValues:
             self._follow(func, args, kwargs, operands, result, mode.tracer)
         return result
 
+    def forget_computed(self) -> None:
+        """Forgets all values that were computed so far, and not those of sources."""
+        for known in (one for shared in self._by_storage.values() for one in shared):
+            known.forgotten = known.forgotten or known.scope is not None
+
     def is_known(self, tensor: torch.Tensor, tracer: Any) -> bool:
         """True if the value of a traced tensor is known."""
         return self._active and self._find(tensor, tracer) is not None

@@ -36,6 +36,7 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDi
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
 from onnx_aot.capture.sizes.size_branches import ONE_BRANCH, RareBranch, find_rare_branches
 from onnx_aot.capture.sizes.squeezes import NOT_SQUEEZED, SQUEEZED, find_squeezed_ones
+from onnx_aot.capture.sizes.unrolled_loops import TAKEN_APART, UNROLLED
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import (
@@ -433,14 +434,12 @@ _PIECES = (
 _FIXES = (
     (
         re.compile(r"\b(unbind|list)\("),
-        "the dimension is taken apart for the example's size; compute on the whole dimension with "
-        "tensor operators",
+        TAKEN_APART,
     ),
     (re.compile(r"\b(split|chunk)\w*\("), _PIECES),
     (
         re.compile(r"\brange\(|\bfor\b.*\bin\b"),
-        "a Python loop is unrolled for the example's size; compute on the whole dimension with "
-        "tensor operators, or loop with torch.ops.higher_order.scan or while_loop",
+        UNROLLED,
     ),
     (
         re.compile(r"\b(np|numpy)\.|\.numpy\("),

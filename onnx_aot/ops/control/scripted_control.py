@@ -1,4 +1,4 @@
-"""Branches and loops of scripted models: ONNX If and Loop."""
+"""Branches and loops of scripted models, and Python loops that were rolled: ONNX If and Loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.control.callable_bodies import Body, flatten_items
+from onnx_aot.ops.control.callable_bodies import Body, flatten_items, rebuild_items
 from onnx_aot.ops.registry import register
+from onnx_aot.torch_ops.rolled_loops import rolled
 from onnx_aot.torch_ops.scripted_ops import branch, repeat
 
 __all__: list[str] = []
@@ -60,3 +61,18 @@ def scripted_repeat(
 
     proceed = None if condition is None else op.cast(condition, BOOL)
     return op.loop(count, flatten_items(op, carried, recorded), run_body, condition=proceed)
+
+
+@register(rolled)
+def python_loop(
+    op: Builder, count: Size, body: Body, carried: Sequence[Any], inputs: Sequence[Any]
+) -> list[Any]:
+    """The body's first parameter is the number of the step; its last results are collected."""
+    recorded = body.results
+    kept = recorded[: len(carried)]
+
+    def run_body(number: Value, *values: Value) -> list[Value]:
+        return flatten_items(op, body(number, *rebuild_items(values, kept), *inputs), recorded)
+
+    results = op.loop(count, flatten_items(op, carried, kept), run_body)
+    return rebuild_items(results, recorded)

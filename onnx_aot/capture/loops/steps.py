@@ -1,0 +1,166 @@
+"""Lets Python loops over dynamic sizes run for three steps, which stand for all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+
+from onnx_aot.capture.error_hints import UnrollableError
+from onnx_aot.capture.loops.history import History, Loop, find_history
+from onnx_aot.capture.sizes.guards import Location
+from onnx_aot.torch_compat import current_tracer, known_number, last_node, symbolic_expression
+from onnx_aot.torch_ops.loop_marks import LOOP_STEP
+
+__all__ = ["Loops", "Steps"]
+
+
+class Loops:
+    """Loops of a capture.
+
+    Args:
+        locate: Returns the user's current line.
+        forget: Forgets the values of computed tensors, which differ between steps.
+
+    Attributes:
+        made: The loops, in the order in which they begin.
+        problem: Why a loop cannot be rolled.
+    """
+
+    def __init__(self, locate: Callable[[], Location | None], forget: Callable[[], None]) -> None:
+        self._locate, self._forget = locate, forget
+        self._symbols: set[Any] = set()
+        self.made: list[Loop] = []
+        self.problem: UnrollableError | None = None
+
+    def is_asked_about(self, expression: Any) -> bool:
+        """True if an expression depends on the number of a step."""
+        return not self._symbols.isdisjoint(getattr(expression, "free_symbols", ()))
+
+    def refuse(self, reason: str, fix: str) -> None:
+        """Notes why a loop cannot be rolled. The capture goes on, as the model may catch errors."""
+        if self.problem is None:
+            self.problem = UnrollableError(reason, fix, self._locate())
+
+    # --- what Python code loops over ---
+
+    def range(self, start: Any, stop: Any, step: Any) -> Steps:
+        """The numbers of a ``range``."""
+        return Steps(self, -((start - stop) // step), lambda index: start + step * index)
+
+    def unbind(self, tensor: torch.Tensor, dim: int) -> Steps | None:
+        """The slices of a tensor along a dynamic dimension; None for others."""
+        size: Any = tensor.shape[dim]
+        if not isinstance(size, torch.SymInt) or known_number(size) is not None:
+            return None
+        return Steps(self, size, lambda index: tensor.select(dim, index))
+
+    def enumerate(self, items: Any, start: Any) -> Steps | None:
+        """What is looped over, with its numbers; None if it has a number of steps that is known."""
+        steps = self._find_steps(items)
+        if steps is None:
+            return None
+        return Steps(self, steps.count, lambda index: (start + index, steps[index]))
+
+    def zip(self, parts: Sequence[Any]) -> Steps | None:
+        """What is looped over together; None unless all have the same dynamic number of steps."""
+        found = [steps for part in parts if (steps := self._find_steps(part)) is not None]
+        counts = {symbolic_expression(steps.count) for steps in found}
+        if len(found) != len(parts) or len(counts) != 1:
+            return None
+        return Steps(self, found[0].count, lambda index: tuple(steps[index] for steps in found))
+
+    def _find_steps(self, items: Any) -> Steps | None:
+        if isinstance(items, torch.Tensor):
+            return self.unbind(items, 0) if items.dim() else None
+        return items if isinstance(items, Steps) else None
+
+    def count(self, items: Any) -> Any:
+        """The symbolic length of what is looped over, or of a list of all steps; else None."""
+        if isinstance(items, Steps):
+            return items.count
+        history = self.find_history(items)
+        return None if history is None else history.length
+
+    def find_history(self, items: Any) -> History | None:
+        """Describes a list with a value of each step; None for other lists."""
+        return find_history(self.made, items)
+
+    # --- steps ---
+
+    def run(self, count: Any, at: Callable[[Any], Any]) -> Iterator[Any]:
+        """Yields what ``at`` gives for the first step, and for two that stand for all others."""
+        if not count >= 1:
+            return
+        loop = Loop(len(self.made), count, self._locate())
+        self.made.append(loop)
+        more = count - 1
+        self._mark(loop, more)
+        yield at(0)
+        numbers: dict[str, Any] = {}
+        for _ in (2, 3):
+            step = self._mark(loop, more)
+            self._symbols.add(symbolic_expression(step))
+            yield at(step)
+            before, numbers = numbers, _read_numbers(sys._getframe(1))
+        self._refuse_counters(before, numbers)
+        self._mark(loop, more)
+
+    def _mark(self, loop: Loop, more: Any) -> Any:
+        self._forget()
+        before = last_node(current_tracer().graph)
+        step, _ = LOOP_STEP(loop.count, more, loop.number, len(loop.marks) + 1)
+        loop.marks.append(before)
+        check: Any = torch._check
+        check(step < loop.count)  # before the other, from which torch infers count > 1
+        check(step >= 1)
+        return step
+
+    def _refuse_counters(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        """Refuses Python numbers that change from step to step: their next values are unknown."""
+        for name, value in after.items():
+            if name in before and before[name] != value:
+                self.refuse(
+                    f"the Python value {name} changes from step to step: it is {before[name]!r} "
+                    f"after one and {value!r} after the next",
+                    "compute it from the number of the step, which `for step in range(n)` gives, "
+                    "or keep it in a tensor",
+                )
+
+
+class Steps:
+    """The values that a loop goes through, one per step; there are as many as a size says.
+
+    Args:
+        loops: Loops of the capture.
+        count: The number of steps.
+        at: Gives the value of a step, from its number.
+    """
+
+    def __init__(self, loops: Loops, count: Any, at: Callable[[Any], Any]) -> None:
+        self._loops, self.count, self._at = loops, count, at
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._loops.run(self.count, self._at)
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self._loops.run(self.count, lambda step: self._at(self.count - 1 - step))
+
+    def __getitem__(self, index: int) -> Any:
+        return self._at(index if index >= 0 else self.count + index)
+
+
+def _read_numbers(frame: FrameType) -> dict[str, Any]:
+    """The Python numbers and texts among local variables, and attributes of ``self``."""
+    found = {name: value for name, value in frame.f_locals.items() if _is_plain(value)}
+    owner = frame.f_locals.get("self")
+    if isinstance(owner, torch.nn.Module):
+        found |= {f"self.{name}": value for name, value in vars(owner).items() if _is_plain(value)}
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in (bool, int, float, str)

@@ -1,0 +1,98 @@
+"""Hands Python loops over dynamic sizes, and the lists that they fill, to ``Settings.loops``."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onnx_aot.capture.patches.python_builtins import find_uses
+from onnx_aot.torch_compat import Patch, Settings
+
+__all__ = ["LOOPS"]
+
+Tensor = torch.Tensor
+
+
+def _enumerate(original: Any, settings: Settings) -> Callable[..., Any]:
+    def enumerate(iterable: Any, start: Any = 0) -> Any:
+        steps = settings.loops.enumerate(iterable, start)
+        return builtins.enumerate(iterable, start) if steps is None else steps
+
+    return enumerate
+
+
+def _zip(original: Any, settings: Settings) -> Callable[..., Any]:
+    def zip(*iterables: Any, strict: bool = False) -> Any:
+        steps = settings.loops.zip(iterables)
+        return builtins.zip(*iterables, strict=strict) if steps is None else steps
+
+    return zip
+
+
+def _unbind(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def unbind(input: Tensor, dim: int = 0) -> Any:
+        steps = settings.loops.unbind(input, dim)
+        return original(input, dim) if steps is None else steps
+
+    return unbind
+
+
+def _stack(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def stack(tensors: Any, dim: int = 0) -> Any:
+        history = settings.loops.find_history(tensors)
+        return original(tensors, dim) if history is None else history.stack(dim)
+
+    return stack
+
+
+def _cat(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def cat(tensors: Any, dim: int = 0) -> Any:
+        history = settings.loops.find_history(tensors)
+        return original(tensors, dim) if history is None else history.cat(dim)
+
+    return cat
+
+
+def _rolls(settings: Settings) -> bool:
+    return settings.loops is not None
+
+
+LOOPS: tuple[Patch, ...] = (
+    *(
+        Patch(
+            f"{name} in the packages of the model",
+            make,
+            f"{name}(...) over a dynamic size is unrolled.",
+            when=_rolls,
+            places=find_uses(name),
+        )
+        for name, make in (("enumerate", _enumerate), ("zip", _zip))
+    ),
+    *(
+        Patch(
+            name,
+            _unbind,
+            "Loops over the slices of a tensor along a dynamic dimension are unrolled.",
+            when=_rolls,
+        )
+        for name in ("torch:unbind", "torch:Tensor.unbind")
+    ),
+    Patch(
+        "torch:stack",
+        _stack,
+        "Loops whose results are joined with torch.stack are unrolled.",
+        when=_rolls,
+    ),
+    *(
+        Patch(
+            f"torch:{name}",
+            _cat,
+            f"Loops whose results are joined with torch.{name} are unrolled.",
+            when=_rolls,
+        )
+        for name in ("cat", "concat", "concatenate")
+    ),
+)

@@ -1,0 +1,67 @@
+"""Finds Python loops that were unrolled for the example's size, and says why they stay so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from onnx_aot.capture.error_hints import UnrollableError
+from onnx_aot.capture.sizes.guards import Decision, Location
+from onnx_aot.errors import SourceLocation
+
+__all__ = ["TAKEN_APART", "UNROLLED", "describe_unrollable", "is_unrolled"]
+
+TAKEN_APART = (
+    "the dimension is taken apart for the example's size; compute on the whole dimension with "
+    "tensor operators"
+)
+
+UNROLLED = (
+    "a Python loop is unrolled for the example's size; compute on the whole dimension with "
+    "tensor operators, or loop with torch.ops.higher_order.scan or while_loop"
+)
+
+_LOOP = re.compile(r"\b(range|enumerate|zip|unbind|reversed)\(|\bfor\b.*\bin\b")
+
+
+def _is_loop(line: Location | None) -> bool:
+    """True if a line has a Python loop."""
+    return line is not None and _LOOP.search(line.text) is not None
+
+
+def is_unrolled(decisions: Iterable[Decision]) -> bool:
+    """True if a line with a Python loop decided about a size."""
+    return any(decision.kind == "guard" and _is_loop(decision.location) for decision in decisions)
+
+
+def describe_unrollable(error: Exception, decisions: Iterable[Decision]) -> str | None:
+    """The fix for a loop that was unrolled, with the reason why it did not become one loop.
+
+    None if only torch or this package is at fault.
+
+    Args:
+        error: The failure of the capture in which loops become one.
+        decisions: The decisions of that capture.
+    """
+    if isinstance(error, UnrollableError):
+        return _describe(str(error), error.location, error.fix)
+    undecided = [decision for decision in decisions if decision.kind == "undecided"]
+    if not undecided:
+        return None
+    asked = undecided[-1]
+    return _describe(
+        f"a step asks whether {asked.text}, and the answers differ from step to step",
+        asked.location,
+        "choose with torch.where(torch.full((), t) == 0, a, b), where t is the number of the step, "
+        "or do what one step alone does before or after the loop",
+    )
+
+
+def _describe(reason: str, line: SourceLocation | None, fix: str) -> str:
+    where = ""
+    if line is not None:
+        where = f" ({line.cited if isinstance(line, Location) else line.with_code})"
+    return (
+        f"a Python loop is unrolled for the example's size. It cannot become one loop of the ONNX "
+        f"model: {reason}{where}; {fix}"
+    )

@@ -1,0 +1,266 @@
+"""Python loops over a dynamic size: one loop of the ONNX model, or an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnx_aot
+from tests.capture.loops.models import MODELS, Crf, X
+
+SIZES = [(2, 7), (1, 3), (3, 1), (2, 2), (1, 19)]
+AT_LEAST_TWO = {"Viterbi"}  # the loop begins at 1
+
+
+def compare(program: Any, model: nn.Module, *inputs: Tensor) -> None:
+    expected = torch.utils._pytree.tree_leaves(model(*inputs))
+    for got, wanted in zip(program(*inputs), expected, strict=True):
+        assert got.shape == wanted.shape
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model_with_dynamic_batch(name: str) -> None:
+    model = MODELS[name].eval()
+    program = onnx_aot.export(model, (X,), dynamic_shapes=({0: "batch", 1: "steps"},))
+    for batch, steps in SIZES:
+        if steps >= 2 or name not in AT_LEAST_TWO:
+            compare(program, model, torch.randn(batch, steps, 4))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("name", ["StackedRnn", "WrittenGru", "SmoothedLater", "Viterbi"])
+def test_model_with_static_batch(name: str, batch: int) -> None:
+    model = MODELS[name].eval()
+    program = onnx_aot.export(model, (X[:batch],), dynamic_shapes=({1: "steps"},))
+    for _, steps in SIZES:
+        if steps >= 2 or name not in AT_LEAST_TWO:
+            compare(program, model, torch.randn(batch, steps, 4))
+
+
+def test_loop_from_one_with_a_mask() -> None:
+    model = Crf().eval()
+    shapes = {0: "batch", 1: "steps"}
+    inputs = (X, torch.rand(2, 7) > 0.3)
+    program = onnx_aot.export(model, inputs, dynamic_shapes=(shapes, shapes))
+    for batch, steps in SIZES[:2] + SIZES[3:]:
+        compare(program, model, torch.randn(batch, steps, 4), torch.rand(batch, steps) > 0.3)
+
+
+def test_example_with_one_step() -> None:
+    model = MODELS["StackedRnn"].eval()
+    program = onnx_aot.export(model, (X[:1, :1],), dynamic_shapes=({0: "batch", 1: "steps"},))
+    for batch, steps in SIZES:
+        compare(program, model, torch.randn(batch, steps, 4))
+
+
+class _Refused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.calls = 0
+
+
+class DifferentStep(_Refused):
+    """One of the later steps does something else."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.zeros_like(x[:, 0])
+        for t in range(x.shape[1]):
+            y = y + x[:, t]
+            if t == 2:
+                y = y * 2
+        return y
+
+
+class LastStep(_Refused):
+    """The last step does something else."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.zeros_like(x[:, 0])
+        for t in range(x.shape[1]):
+            y = y + x[:, t] if t < x.shape[1] - 1 else y * x[:, t]
+        return y
+
+
+class Counter(_Refused):
+    """A Python number counts the steps, and is used in a way that three steps do not show."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, k = torch.zeros_like(x[:, 0]), 0
+        for t in range(x.shape[1]):
+            k += 1  # noqa: SIM113
+            y = y + x[:, t]
+            if k == 4:
+                y = y * 2
+        return y
+
+
+class Powers(_Refused):
+    """A Python number grows by more in each step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, factor = torch.zeros_like(x[:, 0]), 1.0
+        for t in range(x.shape[1]):
+            y = y + x[:, t] * factor
+            factor = factor * 2
+        return y
+
+
+class CountsCalls(_Refused):
+    """A number of the model counts the steps."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.zeros_like(x[:, 0])
+        for t in range(x.shape[1]):
+            self.calls += 1
+            y = y + x[:, t] * self.calls
+        return y
+
+
+class MiddleElement(_Refused):
+    """Uses the second element of a list."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outs = []
+        for t in range(x.shape[1]):
+            outs.append(self.linear(x[:, t]))  # noqa: PERF401
+        return outs[1]
+
+
+class GoesThroughList(_Refused):
+    """Goes through the list after the loop."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outs = [self.linear(x[:, t]) for t in range(x.shape[1])]
+        return sum(out.relu() for out in outs)
+
+
+class ReturnsList(_Refused):
+    """Returns the list."""
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        return [self.linear(x[:, t]) for t in range(x.shape[1])]
+
+
+class Growing(_Refused):
+    """Joins a tensor that grows in each step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = x[:, :1]
+        for t in range(x.shape[1]):
+            out = torch.cat([out, self.linear(x[:, t : t + 1])], 1)
+        return out
+
+
+class Leaves(_Refused):
+    """Leaves the loop after the third step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.zeros_like(x[:, 0])
+        for i, row in enumerate(x.unbind(1)):
+            y = y + row
+            if i == 0:
+                continue
+            break
+        return y
+
+
+class TwoListsInOne(_Refused):
+    """Each step appends twice to one list."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outs = []
+        for t in range(x.shape[1]):
+            outs.append(x[:, t])
+            outs.append(self.linear(x[:, t]))
+        return torch.stack(outs, 1)
+
+
+class Window(_Refused):
+    """Keeps the last three states in a list, which is not a list of all."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        last = [torch.zeros_like(x[:, 0])] * 3
+        for t in range(x.shape[1]):
+            last = [*last[1:], self.linear(x[:, t])]
+        return torch.stack(last, 1)
+
+
+class SameTensor(_Refused):
+    """Each element of the list is the same tensor, which the steps change."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, outs = torch.zeros_like(x[:, 0]), []
+        for t in range(x.shape[1]):
+            state += x[:, t]
+            outs.append(state)
+        return torch.stack(outs, 1)
+
+
+class NumberAfterwards(_Refused):
+    """Uses the number of the last step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.zeros_like(x[:, 0])
+        for t in range(x.shape[1]):
+            y = y + x[:, t]
+        return y * t
+
+
+class HiddenCounter(_Refused):
+    """An object counts the steps. Only the comparison with the model shows it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, counts = torch.zeros_like(x[:, 0]), iter(range(1000))
+        for t in range(x.shape[1]):
+            y = y + x[:, t]
+            if next(counts) == 5:
+                y = y * 2
+        return y
+
+
+class LengthOfList(_Refused):
+    """Asks for the length of the list in each step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outs = []
+        for t in range(x.shape[1]):
+            outs.append(x[:, t] * (2 if len(outs) > 4 else 1))
+        return torch.stack(outs, 1)
+
+
+REFUSED = [
+    (DifferentStep, "a step asks whether t == 2", "if t == 2:"),
+    (LastStep, "a step asks whether t <", "if t < x.shape[1] - 1"),
+    (Counter, "the Python value k changes", "for t in range(x.shape[1]):"),
+    (Powers, "the Python value factor changes", "for t in range(x.shape[1]):"),
+    (CountsCalls, "the Python value self.calls changes", "for t in range(x.shape[1]):"),
+    (MiddleElement, "a value of one of the steps in the middle", ""),
+    (GoesThroughList, "a value of one of the steps in the middle", "out.relu()"),
+    (ReturnsList, "a value of one of the steps in the middle", ""),
+    (Growing, "a variable changes its shape", "torch.cat([out, self.linear"),
+    (Leaves, "it is left before its end", "enumerate(x.unbind(1))"),
+    (TwoListsInOne, "its steps differ", "torch.stack(outs, 1)"),
+    (Window, "one loop differs from the model", "for t in range(x.shape[1]):"),
+    (SameTensor, "one loop differs from the model", "for t in range(x.shape[1]):"),
+    (NumberAfterwards, "the number of a step", "for t in range(x.shape[1]):"),
+    (HiddenCounter, "one loop differs from the model", "for t in range(x.shape[1]):"),
+    (LengthOfList, "one loop differs from the model", "for t in range(x.shape[1]):"),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "reason", "line"), REFUSED, ids=lambda p: getattr(p, "__name__", "")
+)
+def test_what_cannot_be_one_loop_is_refused(model: Any, reason: str, line: str) -> None:
+    with pytest.raises(onnx_aot.errors.DynamicShapeError) as caught:
+        onnx_aot.export(model().eval(), (X,), dynamic_shapes=({1: "steps"},))
+    message = str(caught.value)
+    assert "It cannot become one loop of the ONNX model" in message
+    assert reason in message
+    assert line in message
+    assert reason in caught.value.fix

@@ -7,6 +7,8 @@ from typing import Any
 from benchmarks.field import (
     audio,
     drawn,
+    lot,
+    lot_signals,
     molecules,
     pictures,
     science,
@@ -34,6 +36,8 @@ _CASES = (
     *sequences.CASES,
     *text.CASES,
     *drawn.CASES,
+    *lot.CASES,
+    *lot_signals.CASES,
 )
 
 FIELD: dict[str, FieldCase] = {case.name: case for case in _CASES}

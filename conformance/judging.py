@@ -31,7 +31,8 @@ def judge_export(
     Returns:
         The outcome and a description. ``right``: PyTorch's results, or as near to float64 as these.
         ``refused``: an error of onnx_aot. ``explained``: no value is wrong by itself, but a later
-        operator makes rounding visible. ``reported``: the first wrong value is that of an operator
+        operator makes rounding visible, or PyTorch's own result of the first wrong value is as far
+        from float64 as the ONNX model's. ``reported``: the first wrong value is that of an operator
         on NaN, and the report of the export says that ONNX Runtime computes it differently.
         ``wrong``: anything else, unexpected errors included.
     """
@@ -77,9 +78,12 @@ def _explain(exported: Any, verification: Any, args: Any, kwargs: Any) -> tuple[
         if first is not None:
             text += f"; {first.origin} {first.operator} {first.fx_node}: {first.remark}"
         if first is not None and first.origin in ("own", "runtime"):
-            if not _reports_nan(exported, first, *given):
+            if _reports_nan(exported, first, *given):
+                is_reported = True
+            elif rounding := _find_rounding(exported, first, *given):
+                text = f"{rounding}; {text}"
+            else:
                 return "wrong", text[:LENGTH]
-            is_reported = True
         texts.append(text)
     return "reported" if is_reported else "explained", "; ".join(texts)[:LENGTH]
 
@@ -101,6 +105,43 @@ def _reports_nan(exported: Any, first: Any, args: Any, kwargs: Any) -> bool:
         node = node.args[0]
     is_named = REPORTED.get(node.target) == FLOATING
     return is_named and any(found[source] for source in node.all_input_nodes)
+
+
+def _find_rounding(exported: Any, first: Any, args: Any, kwargs: Any) -> str:
+    """Describes a value whose result in PyTorch is about as far from float64 as the ONNX model's.
+
+    All of the captured graph runs in float64, so that what rounding before the value does to it
+    counts too. Otherwise, or if the graph does not run, the text is empty.
+    """
+    from onnx_aot.inspection.fx_run import placeholder_getters, run_captured
+    from onnx_aot.inspection.rounding import measure_rounding
+    from onnx_aot.torch_compat import in_double_precision, to_double
+
+    inputs = exported._bind_inputs(args, kwargs)
+    getters = placeholder_getters(exported, inputs)
+    found: dict[str, Any] = {}
+
+    def see(node: Any, result: Any, by_torch: bool) -> None:
+        if node.name == first.fx_node and by_torch:
+            found["expected"] = result
+
+    class Doubled(torch.fx.Interpreter):
+        def run_node(self, n: torch.fx.Node) -> Any:
+            given = to_double(getters[n.name]()) if n.op == "placeholder" else None
+            result = super().run_node(n) if given is None else given
+            if n.name == first.fx_node:
+                found["exact"] = result
+            return result
+
+    try:
+        run_captured(exported, inputs, (), see)
+        with torch.no_grad(), in_double_precision():
+            Doubled(exported.exported_program.graph_module).run(enable_io_processing=False)
+        (actual,) = exported._inner_values([first.onnx_value], inputs)
+        rounding = measure_rounding(found["expected"], actual, found["exact"])
+    except Exception:
+        return ""
+    return f"{first.fx_node}: {rounding}" if rounding is not None and rounding.alike else ""
 
 
 def _list_frames(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import onnx_ir as ir
 import pytest
 import torch
 from torch.export import ExportedProgram
@@ -63,6 +64,37 @@ def test_mutations_change_one_node() -> None:
 
 def test_right_exports() -> None:
     assert judge_export(capture(), (X,), {}) == ("right", "")
+
+
+class Cancelling(torch.nn.Module):
+    """Rounds to multiples of 8 in float32, which float64 shows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x + 1e8 - 1e8).relu()
+
+
+@pytest.mark.parametrize(("shift", "outcome"), [(1.0, "explained"), (1000.0, "wrong")])
+def test_a_value_is_explained_if_pytorch_s_own_is_as_far_from_float64(
+    shift: float, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export = onnx_aot.export
+
+    def export_shifted(program: ExportedProgram) -> onnx_aot.ONNXProgram:
+        exported = export(program)
+        sub = next(n for n in exported.model.graph if n.op_type == "Sub")
+        relu = next(n for n in exported.model.graph if n.op_type == "Relu")
+        value = ir.Value(name="shift", const_value=ir.tensor(torch.tensor(shift).numpy()))
+        exported.model.graph.register_initializer(value)
+        moved = ir.node("Add", [sub.outputs[0], value])
+        relu.prepend(moved)
+        relu.replace_input_with(0, moved.outputs[0])
+        return exported
+
+    monkeypatch.setattr(onnx_aot, "export", export_shifted)
+    captured = torch.export.export(Cancelling(), (X + 3,))
+    found, text = judge_export(captured, (X + 3,), {})
+    assert found == outcome
+    assert ("relu: elements beyond the tolerance" in text) == (outcome == "explained")
 
 
 def test_wrong_translations_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,9 @@ def _layer(c: Choices) -> str:
         "F.glu({x}.repeat_interleave(2, -1))",
         "F.cosine_similarity({x}, {x} + 1, dim=-1)",
     )
-    if "channels" in form and len(set(x.sizes(-2))) > 1:
-        raise DoesNotFitError  # torch.export specializes the number of channels
+    if "channels" in form and (len(set(x.sizes(-2))) > 1 or 0 in x.sizes(-2)):
+        # torch.export specializes the channels; without any, eager torch gives no new ones either
+        raise DoesNotFitError
     if form.startswith(("F.layer_norm", "F.adaptive")) and x.name.startswith("v"):
         raise DoesNotFitError  # empty tensor, see EMPTY_REFUSED
     if "attention" in form and len(set(x.sizes(-1))) > 1:

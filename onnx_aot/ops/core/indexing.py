@@ -322,6 +322,11 @@ def aten_diagonal(op: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2
     return op.Gather(merged, taken, axis=rank - 2)
 
 
+@register(aten.trace.default)
+def aten_trace(op: Builder, self: Value) -> Value:
+    return op.reduce("ReduceSum", op.cast(aten_diagonal(op, self), op.result_dtype), [0], False)
+
+
 def diagonal_length(op: Builder, rows: Size, columns: Size, offset: int) -> Size:
     """Returns the number of elements ``[i, i + offset]`` of a matrix."""
     rows, columns = (

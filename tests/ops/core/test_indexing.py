@@ -293,6 +293,15 @@ REPEATED = [
     ),
 ]
 
+TRACES = [
+    Row(aten.trace.default, (matrix,), sizes=({"n": 0},), name=name)
+    for name, matrix in (
+        ("", floats("n", "m")),
+        ("int32", ints("n", 3, dtype=INT32)),
+        ("half", floats(3, "n", dtype=torch.float16)),
+    )
+]
+
 DIAGONALS = [
     Row(aten.diagonal.default, args, sizes=sizes, name=name)
     for name, args, sizes in (
@@ -338,7 +347,17 @@ COMBINED = [
     )
 ]
 
-ROWS = [*COMBINED, *GATHERS, *INDICES, *CONDITIONS, *CHECKED, *TRIANGLES, *REPEATED, *DIAGONALS]
+ROWS = [
+    *COMBINED,
+    *GATHERS,
+    *INDICES,
+    *CONDITIONS,
+    *CHECKED,
+    *TRIANGLES,
+    *REPEATED,
+    *TRACES,
+    *DIAGONALS,
+]
 
 
 @parametrize(ROWS)

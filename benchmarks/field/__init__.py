@@ -8,6 +8,7 @@ from benchmarks.field import (
     audio,
     drawn,
     lot,
+    lot_policies,
     lot_signals,
     molecules,
     pictures,
@@ -37,6 +38,7 @@ _CASES = (
     *text.CASES,
     *drawn.CASES,
     *lot.CASES,
+    *lot_policies.CASES,
     *lot_signals.CASES,
 )
 

@@ -64,6 +64,7 @@ class Plan:
             or limits them to 1, or its capture fails if they are dynamic.
         both_ways: Whether both ways of branches on data are captured.
         rolls: Whether Python loops over dynamic sizes become one loop.
+        both_sizes: Whether this includes branches on numbers of elements that data selects.
         ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
     """
 
@@ -80,6 +81,7 @@ class Plan:
     static_ones: frozenset[str] = frozenset()
     both_ways: bool = False
     rolls: bool = False
+    both_sizes: bool = False
     ends_early: bool = False
 
 
@@ -292,6 +294,7 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
             limit=limit,
             both_ways=plan.both_ways,
             rolls=plan.rolls,
+            both_sizes=plan.both_sizes,
         )
         limit.begin_run()
         try:

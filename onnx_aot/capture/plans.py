@@ -146,8 +146,22 @@ def _find_failing_ones(attempts: Outcomes) -> list[RequestedDim]:
         return []
     if last.plan.rolls and last.violation is None:
         return []
+    if last.plan.both_sizes:  # there is a result already
+        return []
     found = find_ones_left_to_model(last.plan.requested, attempts.model.inputs)
     return [dim for dim in found if dim.place not in last.plan.static_ones]
+
+
+def _branches_on_sizes_of_data(attempts: Outcomes) -> bool:
+    """True if the result holds for sizes of data from 2 on only, as the model branches on one."""
+    best = attempts.best()
+    if best.captured is None or best.limited or attempts.resized is not None or best.plan.plain:
+        return False
+    if best.captured.strategy != STRATEGIES["non-strict"]:
+        return False
+    tried = any(attempt.plan.both_sizes for attempt in attempts.done)
+    decisions = best.captured.decisions
+    return not tried and any(d.kind == "larger" and d.chooses for d in decisions)
 
 
 def _plan_with_static_ones(
@@ -312,6 +326,13 @@ ROWS: tuple[Row, ...] = (
         _plan_for_any,
     ),
     Row("what the model delivers is accepted", _wants_delivered, _plan_for_delivered),
+    Row(
+        "the model branches on the number of elements that data selects",
+        _branches_on_sizes_of_data,
+        lambda attempts: dataclasses.replace(
+            attempts.best().plan, both_ways=True, both_sizes=True, strategies=("non-strict",)
+        ),
+    ),
 )
 """When another plan is tried, in order of precedence."""
 

@@ -124,6 +124,7 @@ class Run:
         limit: TimeLimit | None = None,
         both_ways: bool = False,
         rolls: bool = False,
+        both_sizes: bool = False,
     ) -> Run:
         """Prepares a run; other keywords are those of ``Settings``.
 
@@ -140,6 +141,7 @@ class Run:
             limit: Ends the run when the time for it is over.
             both_ways: Whether both ways of branches on data are captured, if torch allows it.
             rolls: Whether Python loops over dynamic sizes become one loop.
+            both_sizes: Whether these include branches on sizes of data.
         """
         boundary = run_strategy.__code__
         validations = Validations(boundary)
@@ -147,12 +149,12 @@ class Run:
         strict = strategy == "strict"
         branches = None
         if both_ways and strategy == "non-strict" and can_record_paths():
-            from onnx_aot.capture.branches.paths import Branches
+            from onnx_aot.capture.branches.paths import FEWER, Branches
 
             measure = contextlib.nullcontext if limit is None else limit.measure_path
             branches = Branches(
                 *(model.module, validations.is_asked_by_model, decisions.seen),
-                *(validations, measure),
+                *(validations, measure, FEWER if both_sizes else None),
             )
         known = KnownValues(model.sources, unknown, decisions.locate)
         reuse = None
@@ -176,6 +178,7 @@ class Run:
             zero_ignored=zero_ignored,
             decided=decisions.seen,
             larger_sizes=strategy == "non-strict",
+            both_sizes=both_sizes,
             check_time=None if limit is None or limit.largest is None else limit.check,
             validations=validations if strategy == "non-strict" else None,
             branches=branches,

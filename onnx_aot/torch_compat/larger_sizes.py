@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,14 @@ def _answer_for_larger(original: Callable[..., Any], settings: Settings) -> Call
                 return asked(self, defined, None, None)  # a guard on sizes of the inputs
             if settings.loops is not None and settings.loops.is_asked_about(expression):
                 raise  # the answer for one step need not hold for others
-            answer = _for_larger_sizes(self, expression, _is_asked_by_torch(settings))
+            by_torch = _is_asked_by_torch(settings)
+            known = {} if settings.branches is None else settings.branches.known
+            if settings.both_sizes and settings.branches is not None and not by_torch:
+                raise  # both ways are captured
+            answer = _for_known_sizes(self, expression, known)
+            if answer is not None:
+                return answer
+            answer = _for_larger_sizes(self, expression, by_torch)
             if answer is None:
                 raise
             if told is not None:
@@ -60,6 +67,38 @@ def _answer_for_larger(original: Callable[..., Any], settings: Settings) -> Call
 def _is_asked_by_torch(settings: Settings) -> bool:
     """True if a kernel of torch asks, which has questions about sizes, and not the model."""
     return settings.validations is not None and not settings.validations.is_asked_by_model()
+
+
+def _for_known_sizes(env: Any, expression: Any, known: Mapping[Any, bool]) -> Any:
+    """The answer that follows from what a path of the model holds for; None if none does."""
+    bound = private("torch.utils._sympy.value_ranges:bound_sympy")
+    limits = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_range", {})
+    symbols = expression.free_symbols
+    if not known or bound is None or not symbols <= limits.keys():
+        return None
+    answer = bound(expression, {s: _narrow(limits[s], s, known) for s in symbols})
+    return answer.lower if answer.is_singleton() else None
+
+
+def _narrow(limits: Any, symbol: Any, known: Mapping[Any, bool]) -> Any:
+    """The range of a symbol of which answers to comparisons with numbers are known."""
+    import sympy
+
+    lower, upper = limits.lower, limits.upper
+    for asked, holds in known.items():
+        if not holds or not isinstance(asked, sympy.core.relational.Relational):
+            continue
+        relation = asked if asked.lhs == symbol else asked.reversed
+        if relation.lhs != symbol or not relation.rhs.is_Integer:
+            continue
+        number, kind = relation.rhs, relation.rel_op
+        if kind in ("==", ">=", ">"):
+            lower = max(lower, number + (kind == ">"))
+        if kind in ("==", "<=", "<"):
+            upper = min(upper, number - (kind == "<"))
+        if kind == "!=" and number == lower:
+            lower = lower + 1
+    return type(limits)(lower, upper) if lower <= upper else limits
 
 
 def _for_larger_sizes(env: Any, expression: Any, counts_all: bool) -> Any:

@@ -36,14 +36,24 @@ from onnx_aot.torch_compat import (
     without_new_conditions,
 )
 
-__all__ = ["Branches"]
+__all__ = ["FEWER", "Branches"]
 
-MOST_PATHS = 16
-MOST_QUESTIONS = 8
-_TOO_MANY = (
-    f"there are more than {MOST_PATHS} paths through them, or more than {MOST_QUESTIONS} questions "
-    "on one path"
-)
+
+class Limits(NamedTuple):
+    """The most paths through a model, and the most questions on one of them."""
+
+    paths: int = 16
+    questions: int = 8
+
+    def __str__(self) -> str:
+        return (
+            f"there are more than {self.paths} paths through them, or more than {self.questions} "
+            "questions on one path"
+        )
+
+
+FEWER = Limits(8, 4)
+"""Limits if there is a capture already, of which the paths are an improvement."""
 
 
 class Branches:
@@ -55,6 +65,7 @@ class Branches:
         decided: Called as ``Settings.decided``.
         validations: Gets the ends of paths at which the model raises an error.
         measure: Returns a context manager around the capture of the first path.
+        limits: The most paths and questions.
     """
 
     def __init__(
@@ -64,9 +75,11 @@ class Branches:
         decided: Callable[[str, Any, Any], None],
         validations: list[Validation],
         measure: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        limits: Limits | None = None,
     ) -> None:
         self._module, self._is_asked, self._decided = module, is_asked, decided
         self.validations, self.measure = validations, measure
+        self.limits = limits or Limits()
         self._path: _Path | None = None
 
     def wrap(self, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,11 +106,17 @@ class Branches:
         expression = node.expr
         known = path.known.get(expression)
         if known is None:
-            known = path.next_answer()
+            known = path.next_answer(self.limits)
             record_mark(ask, torch.SymBool(node), known)  # type: ignore[no-untyped-call]
             path.known[expression], path.known[~expression] = known, not known
             self._decided("both", node.shape_env, expression)
         return known
+
+    @property
+    def known(self) -> dict[Any, bool]:
+        """Answers that were given on the present path, by question."""
+        path = self._path
+        return {} if path is None or path.tracer is not current_tracer() else path.known
 
     @contextlib.contextmanager
     def following(self, path: _Path) -> Iterator[None]:
@@ -133,10 +152,10 @@ class _Path:
         self.tracer: Any = None
         self.spec: Any = None
 
-    def next_answer(self) -> bool:
+    def next_answer(self, limits: Limits) -> bool:
         position = len(self.answers)
-        if position >= MOST_QUESTIONS:
-            raise UnjoinableError(_TOO_MANY)
+        if position >= limits.questions:
+            raise UnjoinableError(str(limits))
         given = self._prescribed[: position + 1]
         answer = given[-1] if given else True  # a loop that may go on for long shows at once
         self.answers.append(answer)
@@ -232,8 +251,8 @@ class _Capture:
 
     def _record(self, answers: tuple[bool, ...]) -> tuple[_Path, list[Step] | _Raised]:
         self._count += 1
-        if self._count > MOST_PATHS:
-            raise UnjoinableError(_TOO_MANY)
+        if self._count > self._branches.limits.paths:
+            raise UnjoinableError(str(self._branches.limits))
         path = _Path(answers)
 
         def run(*inputs: Any) -> Any:

@@ -65,7 +65,7 @@ def roll_loops(program: torch.export.ExportedProgram, loops: Loops, changed: Seq
     if loops.problem is not None:
         raise loops.problem
     if not loops.made:
-        raise UnrollableError("no Python loop goes over the size itself", "use range(n)")
+        raise UnrollableError("", "")  # it is in code whose builtins are not replaced
     if changed:
         raise UnrollableError(
             f"forward changes numbers of the model, {', '.join(changed)}, and its steps may depend "

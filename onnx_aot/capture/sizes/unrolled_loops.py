@@ -44,7 +44,7 @@ def describe_unrollable(error: Exception, decisions: Iterable[Decision]) -> str 
         decisions: The decisions of that capture.
     """
     if isinstance(error, UnrollableError):
-        return _describe(str(error), error.location, error.fix)
+        return _describe(str(error), error.location, error.fix) if str(error) else None
     undecided = [decision for decision in decisions if decision.kind == "undecided"]
     if not undecided:
         return None

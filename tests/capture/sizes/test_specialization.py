@@ -41,7 +41,7 @@ def fixed_table(x: Tensor) -> Tensor:
 def unrolled(x: Tensor) -> Tensor:
     y = x[0]
     for row in range(x.shape[0]):
-        y = y + x[row]
+        y = y + x[row] if row != 2 else y
     return y
 
 

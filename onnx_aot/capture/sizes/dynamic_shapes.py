@@ -136,9 +136,9 @@ def _by_name(
     order: Sequence[str], given: Sequence[Any], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     only = values[order[0]] if len(order) == 1 else None
-    if isinstance(only, tuple) and len(only) == len(given):  # one entry per value of *args
-        if len(given) > 1 or _gives_axes(given[0]):
-            return {order[0]: given}
+    per_value = isinstance(only, tuple) and len(only) == len(given)  # of *args
+    if per_value and (len(given) > 1 or _gives_axes(given[0])):
+        return {order[0]: given}
     if len(given) > len(order):
         raise DynamicShapeError(
             f"dynamic_shapes has {len(given)} entries, the model got {len(order)} arguments: "

@@ -7,7 +7,7 @@ import functools
 
 from onnx_aot.capture.attempts import Attempt, Captured, Failure
 from onnx_aot.capture.inputs import Inputs
-from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
+from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.example_check import (
     find_smallest,
     is_right_for_example,
@@ -64,6 +64,7 @@ class Outcomes:
         self.done: list[Attempt] = []
         self._right: dict[int, bool] = {}
         self._cases: tuple[int, list[Case]] | None = None
+        self._fixed_by_captures: list[RequestedDim] = []
         self._joined: tuple[int, Attempt | None] | None = None
 
     @property
@@ -74,8 +75,10 @@ class Outcomes:
     @property
     def has_result(self) -> bool:
         """True if an attempt gave a program that the export can use."""
-        captured = [attempt for attempt in self.done if attempt.captured is not None]
-        return not self.strict or any(not attempt.limited for attempt in captured)
+        if not self.strict:
+            return True
+        asked = (attempt for attempt in self.of("asked") if attempt.captured is not None)
+        return any(not attempt.limited for attempt in asked) or self.resized is not None
 
     def of(self, request: str) -> list[Attempt]:
         """The attempts with one request, ``Plan.request``."""
@@ -228,7 +231,11 @@ class Outcomes:
             return None
         cases = self._find_cases()
         sizes = find_uncovered(cases, self.requested)
-        return None if sizes is None else resize_for_case(cases, sizes, self.requested)
+        if sizes is None:
+            return None
+        inputs = resize_for_case(cases, sizes, self.requested)
+        freed = make_other_inputs(inputs, self.requested, self._fixed_by_captures)
+        return freed or inputs
 
     @property
     def number_of_cases(self) -> int:
@@ -248,6 +255,7 @@ class Outcomes:
                 key = attempt.plan.request, attempt.plan.other_branch
                 groups.setdefault(key, []).append(attempt)
         captures = []
+        self._fixed_by_captures = []
         for attempt in map(self._choose_best, groups.values()):
             captured, inputs = attempt.captured, attempt.plan.inputs or self.model.inputs
             if captured is not None and captured.strategy in map(STRATEGIES.get, DEFAULT):
@@ -255,6 +263,7 @@ class Outcomes:
                     captured.program, self.requested, captured.decisions, refused=True
                 )
                 captures.append((captured.program, inputs, captured.decisions, found))
+                self._fixed_by_captures += [f.dim for f in found if f.static and f.takes is None]
         return make_cases(captures, self.requested) or []
 
     def _join(self) -> Attempt | None:

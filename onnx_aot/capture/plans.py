@@ -25,6 +25,7 @@ from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import (
     describe_wrong_sizes,
     keep_decisions,
+    size_in_example,
 )
 from onnx_aot.capture.sizes.known_sources import find_sources
 from onnx_aot.capture.sizes.other_examples import (
@@ -33,6 +34,7 @@ from onnx_aot.capture.sizes.other_examples import (
     find_ones_left_to_model,
 )
 from onnx_aot.capture.sizes.specialization import (
+    Finding,
     describe_torch,
     relax_request,
 )
@@ -113,7 +115,18 @@ def _fails_from_zero(attempts: Outcomes) -> bool:
     if any(a.captured is not None and not a.plan.from_zero for a in attempts.of(last.plan.request)):
         return False
     derived = is_derived_from_zero(last.plan.requested)
-    return last.captured is None or bool(last.limited) or (derived and last.above_zero)
+    limits = any(not _is_due_to_example(finding, attempts) for finding in last.limited)
+    return last.captured is None or limits or (derived and last.above_zero)
+
+
+def _is_due_to_example(finding: Finding, attempts: Outcomes) -> bool:
+    """True if other inputs may free a dimension, and a capture from another size on does not.
+
+    The model takes a branch of few sizes, or the example has size 1.
+    """
+    if finding.takes is not None:
+        return True
+    return finding.static and size_in_example(finding.dim, attempts.requested) == 1
 
 
 def _fails_in_our_code(attempts: Outcomes) -> bool:

@@ -71,6 +71,9 @@ PRIVATE: dict[str, str] = {
     f"{_SHAPES}:ShapeEnv.replacements": (
         "What a number of data is on one side of a branch, it counts as on the other."
     ),
+    f"{_SHAPES}:ShapeEnv.guards": (
+        "Models that pad to a multiple if that is necessary are captured once for each case."
+    ),
     f"{_SHAPES}:ShapeEnv.size_like": "Questions about sizes of data have no answer.",
     f"{_SHAPES}:ShapeEnv.ignore_fresh_unbacked_symbols": (
         "Scripted models with sizes that depend on data are refused, as are models that write what "

@@ -6,11 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from onnx_aot.torch_compat.lookup import private
+import torch
+
+from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings
+from onnx_aot.torch_compat.tracing import current_tracer
 
 __all__ = ["ROUNDED_SIZES", "round_sum"]
 
+_SHAPES = "torch.fx.experimental.symbolic_shapes"
 _FUNCTIONS = "torch.utils._sympy.functions"
 _REMAINDERS = ("Mod", "PythonMod")
 
@@ -74,13 +78,45 @@ def _round_result(original: Callable[..., Any], settings: Settings) -> Callable[
     def combine(self: Any, other: Any) -> Any:
         result = original(self, other)
         expression = getattr(result, "_expr", None)
-        if expression is not None:
-            rounded = round_sum(expression)
-            if rounded is not expression:
-                result._expr = rounded
+        if expression is None or not expression.is_Add:
+            return result
+        divisor = _find_padded_divisor(result, expression)
+        if divisor is not None:
+            number: Any = torch.SymInt(result)  # type: ignore[no-untyped-call]
+            return (number % divisor).node  # recorded, as all that the model computes
+        rounded = round_sum(expression)
+        if rounded is not expression:
+            result._expr = rounded
         return result
 
     return combine
+
+
+def _find_padded_divisor(node: Any, expression: Any) -> int | None:
+    """Returns 8 for ``8 - n % 8``, if the model has asked before whether ``n % 8`` is 0: it is not.
+
+    Models pad by as much if that is necessary. ``(8 - n % 8) % 8`` is the same there, and it is
+    right too where nothing is to be padded, so the capture is for both sides of the question.
+    """
+    if len(expression.args) != 2 or current_tracer() is None:
+        return None
+    number, term = expression.args
+    remainder = -term
+    if not _is_remainder(remainder) or number != remainder.args[1]:
+        return None
+    guards = private_attribute(node.shape_env, f"{_SHAPES}:ShapeEnv.guards", ())
+    if any(_says_not_zero(guard.expr, remainder) for guard in guards):
+        return int(number)
+    return None
+
+
+def _says_not_zero(condition: Any, remainder: Any) -> bool:
+    sides = {
+        "Unequality": ((remainder, 0), (0, remainder)),
+        "StrictGreaterThan": ((remainder, 0),),
+        "StrictLessThan": ((0, remainder),),
+    }
+    return condition.args in sides.get(type(condition).__name__, ())
 
 
 ROUNDED_SIZES = tuple(

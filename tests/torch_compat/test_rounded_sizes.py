@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -116,3 +117,32 @@ def test_a_size_without_its_rest_is_a_multiple() -> None:
 
 def test_windows_of_a_padded_size() -> None:
     assert shape_of_result(Windows(), size=16) == "[n]"
+
+
+class PaddedIfNecessary(nn.Module):
+    """Asks if there is something to pad, and is wrong if it pads for nothing."""
+
+    def __init__(self, ask: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.ask = ask
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = x.shape[0]
+        if self.ask(n % 8):
+            x = F.pad(x, (0, 8 - n % 8), value=1.0)
+        return x.reshape(-(-n // 8), 8).softmax(0)
+
+
+@shows("torch.fx.experimental.symbolic_shapes:ShapeEnv.guards")
+@pytest.mark.parametrize("ask", [bool, lambda rest: rest > 0, lambda rest: rest != 0])
+def test_padding_for_one_side_is_right_for_both(ask: Callable[[Any], Any]) -> None:
+    model = PaddedIfNecessary(ask)
+    options: Any = {"dynamic_shapes": ({0: "n"},)}
+    program = onnx_aot.export(model, (torch.rand(16),), **options)
+    assert "If" not in {node.op_type for node in program.model.graph}
+    for n in SIZES:
+        x = torch.rand(n)
+        assert_close(program(x)[0], model(x))
+    with absent("torch.fx.experimental.symbolic_shapes:ShapeEnv.guards"):
+        program = onnx_aot.export(model, (torch.rand(16),), **options)
+    assert "If" in {node.op_type for node in program.model.graph}

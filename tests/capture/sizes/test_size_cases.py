@@ -18,7 +18,7 @@ LENGTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 40)
 
 
 class Landmarks(nn.Module):
-    """Pads if that is necessary, then needs the padded length: neither branch is right for all."""
+    """Fills up by whole windows, then needs that length: neither branch is right for all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,10 +28,10 @@ class Landmarks(nn.Module):
         n = x.shape[1]
         rest = n % 8
         if rest > 0:
-            x = F.pad(x, (0, 0, 0, 8 - rest))
+            x = F.pad(x, (0, 0, 8, 0))[:, rest:]
         x = self.linear(x)
         landmarks = x.reshape(x.shape[0], 8, -(-n // 8), 4).mean(2)
-        return (x @ landmarks.mT).softmax(-1)[:, :n]
+        return (x @ landmarks.mT).softmax(-1)[:, -n:]
 
 
 class Pieces(nn.Module):
@@ -47,13 +47,13 @@ class Pieces(nn.Module):
 
 
 class TwoAxes(nn.Module):
-    """Pads each axis by a whole window more than it needs unless it fits."""
+    """Fills up each axis in another way, if that is necessary."""
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[1] % 2:
             x = F.pad(x, (0, 0, 0, 1), value=2.0)
         if x.shape[2] % 4:
-            x = F.pad(x, (0, 4 - x.shape[2] % 4), value=3.0)
+            x = F.pad(x, (4, 0), value=3.0)[:, :, x.shape[2] % 4 :]
         return x.reshape(x.shape[0], x.shape[1] // 2, 2, x.shape[2] // 4, 4).amax((2, 4))
 
 

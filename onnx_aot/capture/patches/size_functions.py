@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import Attribute, Patch, Settings
+from onnx_aot.torch_compat import Attribute, Patch, Settings, is_traced
 
 __all__ = ["SIZE_FUNCTIONS"]
 
@@ -157,12 +157,16 @@ def _one_hot(tensor: Tensor, num_classes: Any = -1) -> Tensor:
     """``[*tensor.shape, num_classes]``, int64."""
     if isinstance(num_classes, Tensor):  # calls this function again, unless the number is known
         return torch.nn.functional.one_hot(tensor, num_classes.item())  # type: ignore[arg-type]
+    if not _is_symbolic(num_classes) and num_classes == -1:
+        num_classes = tensor.max().item() + 1
     classes = torch.arange(num_classes, device=tensor.device)
     return (tensor[..., None] == classes).to(torch.int64)
 
 
 def _has_unknown_classes(tensor: Tensor, num_classes: Any = -1) -> bool:
-    return isinstance(num_classes, (*SYMBOLIC, Tensor))
+    if isinstance(num_classes, (*SYMBOLIC, Tensor)):
+        return True
+    return num_classes == -1 and isinstance(tensor, Tensor) and is_traced(tensor)
 
 
 def _make_triangle(keep: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -151,6 +151,12 @@ _RETURN = (
 )
 
 
+def _is_loop(text: str, asks: bool) -> bool:
+    """True if the number of steps of a loop depends on data, as over ``mask.nonzero()``."""
+    counts = text.startswith("for ") or ".tolist()" in text
+    return bool(_LOOP.search(text)) and (counts or not asks)
+
+
 def _returns_early(place: Location | None) -> bool:
     """True if the body of the ``if`` on a line begins with ``return``."""
     if place is None or not place.text.startswith(("if ", "elif ")):
@@ -169,7 +175,7 @@ def _fix_for(decision: Decision) -> str:
             f"loop with {WHILE_LOOP}(condition, body, operands), or a fixed "
             "number of times, or export torch.jit.script(model), which keeps the loop"
         )
-    if _LOOP.search(text) and not asks:
+    if _is_loop(text, asks):
         return (
             "the number of iterations of a Python loop must not depend on data: compute on whole "
             "tensors with a mask "
@@ -216,7 +222,7 @@ def _choose_anchor(decision: Decision) -> str:
     """Anchor of the documentation section on this kind of place."""
     text = "" if decision.location is None else decision.location.text
     asks = is_question(decision.expression)
-    if _WHILE.search(text) or (_LOOP.search(text) and not asks):
+    if _WHILE.search(text) or _is_loop(text, asks):
         return "loops"
     if not asks:
         return "numbers"

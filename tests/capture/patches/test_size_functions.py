@@ -50,6 +50,7 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     },
     "hamming_window, numbers": lambda x: torch.hamming_window(x.shape[1], True, 0.6, 0.3),
     "one_hot": lambda x: F.one_hot(x.argmax(1), num_classes=x.shape[1]),
+    "one_hot, of the largest": lambda x: F.one_hot(x.argmax(1)),
     "one_hot, of data": lambda x: F.one_hot(x.argmax(1), x.argmax(1).max() + 1),  # type: ignore[arg-type]
     "one_hot, of a size and data": lambda x: F.one_hot(
         x.argmax(1),

@@ -117,10 +117,24 @@ def empty(x: Tensor) -> Tensor:
     return y.sum()
 
 
+def selected(x: Tensor) -> Tensor:
+    total = x.sum()
+    for row in (x > 0).nonzero():
+        total = total + row.sum()
+    return total
+
+
+def pieces(x: Tensor) -> Tensor:
+    counts = (x > 0).unique_consecutive(return_counts=True)[1]
+    return torch.stack([piece.sum() for piece in x.split(counts.tolist())])
+
+
 @pytest.mark.parametrize(
     ("function", "args", "text", "fix"),
     [
         (repeated, (X, torch.tensor(3)), "for step in", "the number of iterations"),
+        (selected, (X,), "for row in", "the number of iterations"),
+        (pieces, (X,), "return torch.stack(", "the number of iterations"),
         (doubled, (X,), "while x.sum()", "loop with torch._higher_order_ops.while_loop("),
     ],
 )

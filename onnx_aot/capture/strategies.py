@@ -242,6 +242,7 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
             _check_numbers(program)
             if settings.strict:
                 _check_constants(program, model)
+                _check_shapes(program)
             else:
                 _check_bodies(program, model)
             run.warning = (
@@ -300,6 +301,20 @@ def _check_constants(program: torch.export.ExportedProgram, model: Model) -> Non
             "keep the array as a tensor, self.register_buffer(name, torch.from_numpy(array))",
             "numpy",
         )
+
+
+def _check_shapes(program: torch.export.ExportedProgram) -> None:
+    """Raises if the shape of a tensor is changed in place: strict captures read the old one."""
+    for node in program.graph.nodes:
+        if isinstance(node.target, OpOverload) and torch.Tag.inplace_view in node.target.tags:
+            name = schema_of(node.target).name.removeprefix("aten::")
+            place = location(node)
+            raise RefusedError(
+                f"torch.export.export(strict=True) reads the old shape of a tensor after {name}"
+                f"{'' if place is None else f', at {place.with_code}'}",
+                f"write y = x.{name.removesuffix('_')}(...) instead of x.{name}(...)",
+                "other-failures",
+            )
 
 
 def _check_numbers(program: torch.export.ExportedProgram) -> None:

@@ -33,6 +33,7 @@ from onnx_aot.torch_compat import (
     FakeTensor,
     OpOverload,
     Settings,
+    aten,
     can_record_paths,
     schema_of,
 )
@@ -303,10 +304,22 @@ def _check_constants(program: torch.export.ExportedProgram, model: Model) -> Non
         )
 
 
+_RESHAPES = (
+    aten.squeeze_.default,
+    aten.squeeze_.dim,
+    aten.squeeze_.dims,
+    aten.swapaxes_.default,
+    aten.swapdims_.default,
+    aten.t_.default,
+    aten.transpose_.default,
+    aten.unsqueeze_.default,
+)
+
+
 def _check_shapes(program: torch.export.ExportedProgram) -> None:
     """Raises if the shape of a tensor is changed in place: strict captures read the old one."""
     for node in program.graph.nodes:
-        if isinstance(node.target, OpOverload) and torch.Tag.inplace_view in node.target.tags:
+        if node.target in _RESHAPES:
             name = schema_of(node.target).name.removeprefix("aten::")
             place = location(node)
             raise RefusedError(

@@ -63,7 +63,6 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         "conflicts between user-specified ranges",
     ),
     f"{SHAPES}:ShapeEnv._evaluate_expr": ("selected", CaptureError, "values of its data"),
-    f"{SHAPES}:ShapeEnv.evaluate_expr": ("validated", CaptureError, "values of its data"),
     f"{SHAPES}:GuardOnDataDependentSymNode": ("selected", CaptureError, "values of its data"),
     f"{SHAPES}:ShapeEnv.size_like": ("selected", CaptureError, "values of its data"),
     f"{SIZES}.value_ranges:bound_sympy": ("selected", CaptureError, "values of its data"),

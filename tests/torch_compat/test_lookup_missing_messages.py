@@ -62,17 +62,25 @@ def test_no_line_where_draft_export_fails() -> None:
 
     class Fails(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            if x.sum() > 0:
-                return refuse(x)
-            return x
-
-    def refuse(x: Tensor) -> Tensor:
-        raise ValueError("not for such numbers")
+            return x if x.sum() > 0 else x.sum()
 
     example = Example(Fails, rows)
     assert "if x.sum() > 0" in message(example)
     with absent(f"{SHAPES}:ShapeEnv._make_data_dependent_error"):
         assert "1. if x.sum() > 0" not in message(example)
+
+
+@shows(f"{SHAPES}:ShapeEnv.evaluate_expr")
+def test_warnings_of_checks_name_the_error_and_not_the_condition() -> None:
+    """The check is captured on both sides, and the warning has the line of the side that ends."""
+    example = MODELS["validated"]
+    with pytest.warns(OnnxExporterWarning, match=r"if x.min\(\) < -10: \(raises an error\)"):
+        assert not differs(example, exported(example))
+    with (
+        absent(f"{SHAPES}:ShapeEnv.evaluate_expr"),
+        pytest.warns(OnnxExporterWarning, match=r"raise ValueError \(raises an error\)"),
+    ):
+        assert not differs(example, exported(example))
 
 
 @shows(f"{SHAPES}:uninteresting_files")

@@ -114,7 +114,7 @@ def make_cases(
         requested: The request.
 
     Returns:
-        The cases; None if a branch is on something else than requested sizes.
+        The cases; None if a branch is on something else than requested sizes, or on a number of pieces.
     """
     branches = [finding for c in captures for finding in c[3] if finding.takes is not None]
     lines = {_place(line) for finding in branches for line in finding.lines}
@@ -126,6 +126,8 @@ def make_cases(
             if _place(place) in lines:
                 chosen.setdefault(decision.expression, decision)
         dims: dict[str, RequestedDim] = {}
+        if any(decision.kind == "pieces" for decision in chosen.values()):
+            return None
         for decision in chosen.values():
             for symbol, (sources, _) in decision.symbols.items():
                 dim = next(filter(None, map(requested.at, sources)), None)

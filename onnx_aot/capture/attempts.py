@@ -320,7 +320,9 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
                 location = location_of_error(error)
                 raise make_explained_error(error.explanation, location, model.module) from error
             logger.info("%s failed: %s", name, str(error).strip().partition("\n")[0])
-            failures.append(Failure(STRATEGIES[name], error, tuple(run.decisions)))
+            failures.append(
+                Failure(STRATEGIES[name], _find_failure(run, error), tuple(run.decisions))
+            )
             if failures[-1].conversions - plan.conversions:
                 break  # the next attempt keeps these sizes symbolic
             if failures[-1].asks_data and not plan.both_ways:
@@ -343,6 +345,14 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         captured = dataclasses.replace(captured, rolled=rolled)
         return Attempt(plan, captured, tuple(failures))
     return Attempt(plan, failures=tuple(failures))
+
+
+def _find_failure(run: Run, error: Exception) -> Exception:
+    """The failure of a run, which is that no loop was found if torch only refused dimensions."""
+    loops = run.settings.loops
+    if loops is not None and not loops.made and violates_constraints(error):
+        return UnrollableError("", "")
+    return error
 
 
 def _roll(run: Run, program: torch.export.ExportedProgram) -> tuple[str, ...]:

@@ -59,6 +59,8 @@ class UnjoinableError(Exception):
 class UnrollableError(Exception):
     """A Python loop cannot become one loop; the message says why.
 
+    It is empty if the model has no loop that could, such as one over ``x.chunk(3)``.
+
     Attributes:
         fix: An edit of the model after which it can.
         location: The user's line, if it is known.

@@ -114,7 +114,8 @@ def make_cases(
         requested: The request.
 
     Returns:
-        The cases; None if a branch is on something else than requested sizes, or on a number of pieces.
+        The cases; None if a branch is on something else than requested sizes, or on a number of
+        pieces.
     """
     branches = [finding for c in captures for finding in c[3] if finding.takes is not None]
     lines = {_place(line) for finding in branches for line in finding.lines}

@@ -46,6 +46,7 @@ _NODE = "torch.fx.experimental.sym_node:SymNode"
 _PROGRAM = "torch.export:ExportedProgram"
 
 _NO_COPIES = "Layers that repeat are all traced; the export of 64 equal layers takes twice as long."
+_NO_FUNCTION = "Custom operators need a translation if their kernel for CPUs is not in Python."
 
 PRIVATE: dict[str, str] = {
     # programs
@@ -136,10 +137,11 @@ PRIVATE: dict[str, str] = {
     "torch._C:DisableTorchFunction": "Switching gradients off is recorded in the graph.",
     "torch._guards:TracingContext.extract_stack": "Errors of strict captures name no line.",
     # registrations
-    "torch._library.custom_ops:OPDEFS": "Custom operators in Python need a translation.",
-    "torch._library.custom_ops:CustomOpDef._init_fn": (
-        "Custom operators in Python need a translation."
-    ),
+    "torch._library.custom_ops:OPDEFS": _NO_FUNCTION,
+    "torch._library.custom_ops:CustomOpDef._init_fn": _NO_FUNCTION,
+    "torch.library:_impls": "Operators of torch.library.define need a translation.",
+    "torch._C:DispatchKey": "Operators of torch.library.define need a translation.",
+    "torch._C:DispatchKeySet": "Operators of torch.library.define need a translation.",
     "torch._library.custom_ops:CustomOpDef._opoverload": (
         "A function of torch.library.custom_op is no key of a translation table; torch.ops is."
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -221,18 +222,39 @@ def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
 
 
 def find_python_kernel(target: OpOverload) -> Callable[..., Any] | None:
-    """Returns the function that ``torch.library.custom_op`` made an operator of; None for others.
+    """Returns the Python function behind a custom operator; None for other operators.
 
     Functions that write to their arguments are left out, because the operator's result does not
     hold what they write.
     """
     schema = schema_of(target)
-    definition = (private("torch._library.custom_ops:OPDEFS") or {}).get(schema.name)
-    if definition is None or schema.is_mutable:
+    if schema.is_mutable:
         return None
+    definition = (private("torch._library.custom_ops:OPDEFS") or {}).get(schema.name)
+    if definition is None:
+        return _find_registered_kernel(target)
     name = "torch._library.custom_ops:CustomOpDef._init_fn"
     kernel: Callable[..., Any] | None = private_attribute(definition, name)
     return kernel
+
+
+def _find_registered_kernel(target: OpOverload) -> Callable[..., Any] | None:
+    """Returns a call of the kernel for CPU tensors, if ``torch.library.impl`` registered it.
+
+    Kernels in C++ are left out: they read the memory of tensors, and fake tensors have none.
+    """
+    registered = private("torch.library:_impls") or ()
+    key_set, key = private("torch._C:DispatchKeySet"), private("torch._C:DispatchKey")
+    if key_set is None or key is None:
+        return None
+    schema = schema_of(target)
+    name = ".".join(filter(None, (schema.name.replace("::", "/"), schema.overload_name)))
+    explicit = f"{name}/CompositeExplicitAutograd" in registered
+    if f"{name}/CPU" in registered or (
+        explicit and not target.has_kernel_for_dispatch_key(key.CPU)
+    ):
+        return functools.partial(target.redispatch, key_set(key.CPU))
+    return None
 
 
 def _refuse_guards(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:

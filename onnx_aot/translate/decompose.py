@@ -1,9 +1,9 @@
 """Expands ONE node with torch's own rules; nothing else of the program is touched.
 
 Rules, in this order: ``torch._decomp.decomposition_table``, then the operator's
-CompositeImplicitAutograd kernel, then the Python function of a custom operator. The rule runs on
-the fake tensors that the capture recorded, which takes 10 to 15 ms; the pieces are cached by
-operator and argument metadata.
+CompositeImplicitAutograd kernel, then the Python function of a custom operator, from
+``torch.library.custom_op`` or ``torch.library.impl``. The rule runs on the fake tensors that the
+capture recorded, which takes 10 to 15 ms; the pieces are cached by operator and argument metadata.
 """
 
 from __future__ import annotations

@@ -478,15 +478,31 @@ KERNELS = ("torch._library.custom_ops:OPDEFS", "torch._library.custom_ops:Custom
 @shows(*KERNELS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_functions_of_custom_operators_are_not_traced(name: str) -> None:
-    @torch.library.custom_op("onnx_aot_without::tripled", mutates_args=())
+    @torch.library.custom_op("onnx_aot_without::tripled", mutates_args=(), device_types="cuda")
     def tripled(x: Tensor) -> Tensor:
         return x * 3
 
+    tripled.register_kernel("cpu")(lambda x: torch.from_numpy(x.numpy() * 3))
     tripled.register_fake(torch.empty_like)
     example = Example(function(tripled), rows)
     assert not differs(example, exported(example))
     with absent(name), pytest.raises(UnsupportedOperatorError):
         exported(example)
+
+
+REGISTERED = ("torch.library:_impls", "torch._C:DispatchKey", "torch._C:DispatchKeySet")
+
+
+@shows(*REGISTERED)
+@pytest.mark.parametrize("name", REGISTERED)
+def test_registered_functions_are_not_traced(name: str) -> None:
+    with torch.library._scoped_library("onnx_aot_without", "FRAGMENT") as library:
+        library.define("halved(Tensor x) -> Tensor")
+        library.impl("halved", lambda x: x / 2, "CompositeExplicitAutograd")
+        example = Example(function(torch.ops.onnx_aot_without.halved), rows)
+        assert not differs(example, exported(example))
+        with absent(name), pytest.raises(UnsupportedOperatorError):
+            exported(example)
 
 
 @shows("torch._library.custom_ops:CustomOpDef._opoverload")

@@ -66,6 +66,31 @@ def _(x: Tensor) -> None:
     pass
 
 
+torch.library.define("onnx_aot_python::shifted", "(Tensor x, float by) -> Tensor")
+torch.library.define("onnx_aot_python::scaled.wide", "(Tensor x, *, float by=2.0) -> Tensor")
+torch.library.define("onnx_aot_python::written", "(Tensor(a!) x) -> ()")
+
+
+@torch.library.impl("onnx_aot_python::shifted", "default")
+def _(x: Tensor, by: float) -> Tensor:
+    return x + by
+
+
+@torch.library.impl("onnx_aot_python::scaled.wide", "default")
+def _(x: Tensor, *, by: float = 2.0) -> Tensor:
+    return x * by
+
+
+@torch.library.impl("onnx_aot_python::scaled.wide", "cpu")
+def _(x: Tensor, *, by: float = 2.0) -> Tensor:
+    return (x.double() * by).to(x.dtype)
+
+
+@torch.library.impl("onnx_aot_python::written", "cpu")
+def _(x: Tensor) -> None:
+    x.fill_(1)
+
+
 def fires_often(x: Tensor) -> Tensor:
     voltage, total = torch.zeros_like(x), torch.zeros_like(x)
     for _ in range(3):
@@ -79,6 +104,22 @@ def test_the_function_is_traced() -> None:
     for rows in (1, 6):
         x = torch.randn(rows, 3)
         torch.testing.assert_close(program(x)[0], fires_often(x))
+
+
+def test_registered_functions_are_traced() -> None:
+    def shift_and_scale(x: Tensor) -> Tensor:
+        python = torch.ops.onnx_aot_python
+        return python.scaled.wide(python.shifted(x, 0.5), by=3.0) + python.scaled.wide(x)
+
+    program = onnx_aot.export(shift_and_scale, (X,), dynamic_shapes=({0: "n"},))
+    for rows in (1, 6):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(program(x)[0], shift_and_scale(x))
+
+
+def test_the_function_for_the_processor_is_the_one_that_torch_calls() -> None:
+    program = onnx_aot.export(torch.ops.onnx_aot_python.scaled.wide, (X,), optimize=False)
+    assert [node.op_type for node in program.model.graph] == ["Cast", "Mul", "Cast"]
 
 
 def test_a_translation_takes_precedence() -> None:
@@ -99,11 +140,14 @@ def test_functions_that_cannot_be_traced(operator: torch.library.CustomOpDef) ->
         onnx_aot.export(lambda x: operator(x) + 1, (X,), dynamic_shapes=({0: "n"},))
 
 
-def test_functions_that_write_are_left_out() -> None:
+@pytest.mark.parametrize("name", ["filled", "written"])
+def test_functions_that_write_are_left_out(name: str) -> None:
+    operator = getattr(torch.ops.onnx_aot_python, name)
+
     def writes(x: Tensor) -> Tensor:
         y = x + 1
-        filled(y)
+        operator(y)
         return y
 
-    with pytest.raises(UnsupportedOperatorError, match=r"onnx_aot_python\.filled"):
+    with pytest.raises(UnsupportedOperatorError, match=rf"onnx_aot_python\.{name}"):
         onnx_aot.export(writes, (X,))

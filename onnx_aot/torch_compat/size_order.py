@@ -167,6 +167,10 @@ def _decide_first(original: Callable[..., Any], settings: Settings) -> Callable[
             answer = decide(expr, limits)
             if answer is not None:
                 return sympy.true if answer else sympy.false
+            if isinstance(expr, sympy.And) and _has_quotient(expr):  # torch may know some parts
+                parts = [evaluate(part, symbol_info, unbacked_only, *args) for part in expr.args]
+                if sympy.false in parts or all(part == sympy.true for part in parts):
+                    return sympy.false if sympy.false in parts else sympy.true
         return original(expr, symbol_info, unbacked_only, *args)
 
     return evaluate

@@ -148,3 +148,24 @@ def test_a_padded_and_cropped_size_is_the_size() -> None:
     assert shape_of_padded() == "[n,3]"
     with absent(f"{SHAPES}:_maybe_evaluate_static_worker"):
         assert "min(" in shape_of_padded()
+
+
+class Squeezed(nn.Module):
+    """Frames in pairs; as many as the data says, without the last one if they are odd."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        frames = torch.arange(int(lengths.max()), dtype=x.dtype) * x[..., None]
+        half = frames.shape[2] // 2
+        pairs = frames[:, :, : 2 * half].view(x.shape[0], 3, half, 2)
+        return pairs.permute(0, 3, 1, 2).contiguous().view(x.shape[0], 6, half)
+
+
+def test_a_length_of_data_is_cropped_to_a_multiple() -> None:
+    model = Squeezed()
+    program = onnx_aot.export(
+        model, (torch.rand(1, 3), torch.tensor([7])), dynamic_shapes=({0: "n"}, {0: "n"})
+    )
+    for lengths in ([7], [8, 3], [1], [0], [2, 1, 2]):
+        given = torch.rand(len(lengths), 3), torch.tensor(lengths)
+        assert_close(program(*given)[0], model(*given))
+    assert "Min(" not in str(program.exported_program)  # torch asks if it is above 2 elsewhere

@@ -65,6 +65,8 @@ class Plan:
         both_ways: Whether both ways of branches on data are captured.
         rolls: Whether Python loops over dynamic sizes become one loop.
         both_sizes: Whether this includes branches on numbers of elements that data selects.
+        decides_slices: Whether bounds of slices that sizes do not decide are decided as for the
+            example.
         ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
     """
 
@@ -82,6 +84,7 @@ class Plan:
     both_ways: bool = False
     rolls: bool = False
     both_sizes: bool = False
+    decides_slices: bool = False
     ends_early: bool = False
 
 
@@ -149,6 +152,11 @@ class Failure:
             return False
         last = self.decisions[-1] if self.decisions else None
         return last is not None and last.kind == "undecided" and is_question(last.expression)
+
+    @property
+    def needs_slice(self) -> bool:
+        """True if it failed because sizes do not decide the bounds of a slice."""
+        return needs_data(self.error) and bool(self.decisions) and self.decisions[-1].about_slice
 
     @property
     def conversions(self) -> frozenset[tuple[str, str]]:
@@ -295,6 +303,7 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
             both_ways=plan.both_ways,
             rolls=plan.rolls,
             both_sizes=plan.both_sizes,
+            decides_slices=plan.decides_slices,
         )
         limit.begin_run()
         try:
@@ -323,10 +332,8 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
             failures.append(
                 Failure(STRATEGIES[name], _find_failure(run, error), tuple(run.decisions))
             )
-            if failures[-1].conversions - plan.conversions:
-                break  # the next attempt keeps these sizes symbolic
-            if failures[-1].asks_data and not plan.both_ways:
-                break  # the next attempt goes both ways
+            if _calls_for_plan(failures[-1], plan):
+                break
             continue
         # The model may have caught the exception that was to end the capture.
         if empty.ended:
@@ -345,6 +352,15 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         captured = dataclasses.replace(captured, rolled=rolled)
         return Attempt(plan, captured, tuple(failures))
     return Attempt(plan, failures=tuple(failures))
+
+
+def _calls_for_plan(failure: Failure, plan: Plan) -> bool:
+    """True if another plan helps more than another strategy does."""
+    return (
+        (failure.needs_slice and not plan.decides_slices)
+        or bool(failure.conversions - plan.conversions)
+        or (failure.asks_data and not plan.both_ways)
+    )
 
 
 def _find_failure(run: Run, error: Exception) -> Exception:

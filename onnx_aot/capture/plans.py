@@ -271,6 +271,14 @@ ROWS: tuple[Row, ...] = (
         _plan_with_unknown,
     ),
     Row(
+        "sizes do not decide the bounds of a slice, whose length the model uses",
+        lambda attempts: (
+            not attempts.last.stops_at_branch
+            and any(failure.needs_slice for failure in attempts.last.failures)
+        ),
+        _change_last(decides_slices=True, both_ways=False),
+    ),
+    Row(
         "int or float turned a dynamic size into a number",
         lambda attempts: bool(attempts.conversions),
         _plan_with_conversions,

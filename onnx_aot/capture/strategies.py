@@ -126,6 +126,7 @@ class Run:
         both_ways: bool = False,
         rolls: bool = False,
         both_sizes: bool = False,
+        decides_slices: bool = False,
     ) -> Run:
         """Prepares a run; other keywords are those of ``Settings``.
 
@@ -143,6 +144,7 @@ class Run:
             both_ways: Whether both ways of branches on data are captured, if torch allows it.
             rolls: Whether Python loops over dynamic sizes become one loop.
             both_sizes: Whether these include branches on sizes of data.
+            decides_slices: Whether bounds of slices that sizes do not decide are the example's.
         """
         boundary = run_strategy.__code__
         validations = Validations(boundary)
@@ -180,6 +182,7 @@ class Run:
             decided=decisions.seen,
             larger_sizes=strategy == "non-strict",
             both_sizes=both_sizes,
+            decides_slices=decides_slices,
             check_time=None if limit is None or limit.largest is None else limit.check,
             validations=validations if strategy == "non-strict" else None,
             branches=branches,

@@ -116,6 +116,7 @@ from onnx_aot.torch_compat.releases import (
 from onnx_aot.torch_compat.rounded_sizes import ROUNDED_SIZES
 from onnx_aot.torch_compat.size_division import SIZE_DIVISION
 from onnx_aot.torch_compat.size_order import SIZE_ORDER
+from onnx_aot.torch_compat.slice_bounds import SLICE_BOUNDS, is_size_of_slice
 from onnx_aot.torch_compat.symbolic_sizes import (
     DECISIONS,
     compute_float,
@@ -245,6 +246,7 @@ __all__ = [
     "SIZE_DIVISION",
     "SIZE_ORDER",
     "SIZE_TERM",
+    "SLICE_BOUNDS",
     "SMALL_SIZES",
     "TESTED",
     "TIME_CHECKS",
@@ -323,6 +325,7 @@ __all__ = [
     "is_making_fresh_size",
     "is_recording",
     "is_relation",
+    "is_size_of_slice",
     "is_size_of_tensor",
     "is_symbol",
     "is_tested",

@@ -62,6 +62,8 @@ class Settings:
             with True if that fixed a size, with False if it matters only for computed sizes.
         decided: Called with the kind, ShapeEnv and expression of each decision about sizes.
         larger_sizes: Whether guards on data-dependent sizes are answered as for sizes from 2 on.
+        decides_slices: Whether bounds of slices that sizes do not decide are decided as for the
+            example.
         both_sizes: Whether ``branches`` answers those of the model instead.
         validations: Finds, with ``find()``, and collects the questions about data that decide only
             whether code raises or writes; None if such questions are not answered.
@@ -91,6 +93,7 @@ class Settings:
     zero_ignored: Callable[[bool], None] | None = None
     decided: Callable[[str, Any, Any], None] | None = None
     larger_sizes: bool = False
+    decides_slices: bool = False
     both_sizes: bool = False
     validations: Any = None
     check_time: Callable[[], None] | None = None

@@ -13,6 +13,7 @@ from tests.torch_compat import (
     test_lookup_missing_operators,
     test_rounded_sizes,
     test_size_order,
+    test_slice_bounds,
 )
 from tests.torch_compat.without import SHOWN, shows
 
@@ -26,7 +27,7 @@ def test_every_row_is_shown() -> None:
         test_lookup_missing_messages,
         test_lookup_missing_operators,
     )
-    rules = (test_rounded_sizes, test_size_order)
+    rules = (test_rounded_sizes, test_size_order, test_slice_bounds)
     for module in (test_interrupts, *missing, test_rounding, *rules):
         assert module.shows is shows  # the modules register what they show
     assert set() == NAMES - SHOWN

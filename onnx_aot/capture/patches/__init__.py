@@ -45,6 +45,7 @@ from onnx_aot.torch_compat import (
     ROUNDED_SIZES,
     SIZE_DIVISION,
     SIZE_ORDER,
+    SLICE_BOUNDS,
     SMALL_SIZES,
     TIME_CHECKS,
     UNINTERESTING,
@@ -82,6 +83,7 @@ PATCHES: tuple[Patch, ...] = (
     *ROUNDED_SIZES,
     SIZE_DIVISION,
     SIZE_ORDER,
+    SLICE_BOUNDS,
     *BRANCHES,
     *shape_rule_patches(SHAPE_RULES),
     # operators and functions

@@ -82,6 +82,7 @@ class Decision:
         chooses: True if the user's line chooses by the condition, as ``if``, ``while``, ``and`` and
             ``max`` do, and does not only validate.
         validates: True if it only decides whether code raises an error or writes a message.
+        about_slice: True if it is about the size of a slice whose bounds sizes do not decide.
     """
 
     kind: str
@@ -95,6 +96,7 @@ class Decision:
     validates: bool = False
     is_number: bool = False
     chooses: bool = False
+    about_slice: bool = False
 
     def holds(self, values: Mapping[str, int]) -> bool | None:
         """True if it holds for these values, with the example's values for all other symbols.
@@ -160,6 +162,8 @@ class DecisionLog(list[Decision]):
             validates=validates,
             is_number=_reads_number(asking, frame),
             chooses=chooses and not validates,
+            about_slice=kind == "undecided"
+            and any(torch_compat.is_size_of_slice(env, symbol) for symbol in symbols),
         )
         self.append(decision)
         pieces = find_count_condition(asking, frame, expression) if kind == "guard" else None

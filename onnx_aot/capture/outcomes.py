@@ -20,6 +20,7 @@ from onnx_aot.capture.sizes.other_examples import (
     make_other_inputs,
     refused_dimensions,
 )
+from onnx_aot.capture.sizes.own_limits import settle_own_limits
 from onnx_aot.capture.sizes.size_cases import (
     Case,
     covers_all,
@@ -66,6 +67,18 @@ class Outcomes:
         self._cases: tuple[int, list[Case]] | None = None
         self._fixed_by_captures: list[RequestedDim] = []
         self._joined: tuple[int, Attempt | None] | None = None
+
+    def add(self, attempt: Attempt) -> None:
+        """Adds an attempt. Sizes that the model itself refuses are not another side of a branch."""
+        captured = attempt.captured
+        if captured is not None:
+            inputs = attempt.plan.inputs or self.model.inputs
+            decisions = settle_own_limits(
+                captured.decisions, self.model.module, inputs, self.requested
+            )
+            captured = dataclasses.replace(captured, decisions=decisions)
+            attempt = dataclasses.replace(attempt, captured=captured)
+        self.done.append(attempt)
 
     @property
     def last(self) -> Attempt:

@@ -404,7 +404,7 @@ def capture(
     plan: Plan | None = _plan_first(requested)
     limit = TimeLimit(is_limited)
     while plan is not None:
-        attempts.done.append(make_attempt(model, plan, limit))
+        attempts.add(make_attempt(model, plan, limit))
         limit.applies = is_limited and not attempts.has_result
         plan = _next_plan(attempts, limit)
     try:

@@ -36,8 +36,16 @@ def _divide_terms(original: Callable[..., Any], settings: Settings) -> Callable[
 
 def _cancel(expression: Any, factor: Any) -> Any:
     """Divides each term of an expression by a factor that it has."""
+    import sympy
+
+    if expression == factor:  # a sum too, whose terms do not have it
+        return sympy.S.One
     terms = expression.args if expression.is_Add else (expression,)
-    return sum(term / factor for term in terms)
+    quotient = sum(term / factor for term in terms)
+    if any(power.exp.is_negative for power in quotient.atoms(sympy.Pow)):
+        # The factor is there in another form, such as 6*(n + 1) for 6*n + 6.
+        return sympy.simplify(expression / factor)
+    return quotient
 
 
 SIZE_DIVISION = Patch(

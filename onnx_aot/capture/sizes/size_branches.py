@@ -129,6 +129,7 @@ class RareBranch(NamedTuple):
         condition: The condition over ``n``.
         example: The size of the dimension in the capture.
         takes: True if a size takes the branch.
+        decision: The decision of the capture.
         pieces: The number of pieces; None if it is a branch.
     """
 
@@ -137,6 +138,7 @@ class RareBranch(NamedTuple):
     condition: str
     example: int
     takes: Callable[[int], bool]
+    decision: Decision
     pieces: int | None = None
 
 
@@ -162,7 +164,7 @@ def find_rare_branches(
                 found.add(dim)
                 (symbol,) = decision.symbols
                 condition = python_expression(decision.expression, {symbol: "n"})
-                yield RareBranch(dim, place, condition, example, takes, pieces)
+                yield RareBranch(dim, place, condition, example, takes, decision, pieces)
 
 
 def find_choices(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Location]]:

@@ -1,0 +1,68 @@
+"""Tests for own_limits.py: conditions on sizes whose other side raises an error."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnx_aot
+from onnx_aot.errors import DynamicShapeError
+
+N = {0: "n"}
+
+
+class InWindows(nn.Module):
+    """Refuses sizes that its windows do not divide, several lines after the comparison."""
+
+    def check(self, shape: torch.Size) -> None:
+        remainder = (np.array(shape) % np.power(2, 3)) > 0
+        if remainder.any():
+            wrong = np.where(remainder)[0].tolist()
+            raise ValueError(f"sizes {wrong} must be divisible by 8")
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check(x.shape[:1])
+        if x.shape[0] % 2 == 1:  # never true
+            x = nn.functional.pad(x, (0, 0, 0, 1))
+        return x.reshape(-1, 8, 3).sum(1)
+
+
+def two_windows(x: Tensor) -> Tensor:
+    """Has a third side, which refuses."""
+    if x.shape[0] % 8 == 0:
+        return x.reshape(-1, 8, 3).sum(1)
+    if x.shape[0] % 4 == 0:
+        return x.reshape(-1, 4, 3).amax(1)
+    return x.reshape(-1, 4, 3)
+
+
+def fails_alone(x: Tensor, y: Tensor) -> Tensor:
+    """Fails at every size that the other input has not, so failing tells nothing."""
+    if x.shape[0] % 8 == 0:
+        x = x * 2
+    return x + y
+
+
+def test_a_condition_of_the_model_is_no_branch() -> None:
+    model = InWindows()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(model, (torch.rand(16, 3),), dynamic_shapes=(N,))
+    for size in (8, 24, 64):
+        torch.testing.assert_close(program(x := torch.rand(size, 3))[0], model(x))
+
+
+def test_another_side_that_computes_is_no_limit() -> None:
+    with pytest.raises(DynamicShapeError, match="only the example's branch is captured"):
+        onnx_aot.export(two_windows, (torch.rand(16, 3),), dynamic_shapes=(N,))
+
+
+def test_inputs_of_equal_size_tell_nothing() -> None:
+    inputs = torch.rand(16, 3), torch.rand(16, 3)
+    shapes = ({0: "n"}, {0: "m"})
+    with pytest.raises(DynamicShapeError, match="only the example's branch is captured"):
+        onnx_aot.export(fails_alone, inputs, dynamic_shapes=shapes)

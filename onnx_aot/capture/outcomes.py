@@ -20,7 +20,7 @@ from onnx_aot.capture.sizes.other_examples import (
     make_other_inputs,
     refused_dimensions,
 )
-from onnx_aot.capture.sizes.own_limits import settle_own_limits
+from onnx_aot.capture.sizes.own_limits import OwnLimits
 from onnx_aot.capture.sizes.size_cases import (
     Case,
     covers_all,
@@ -63,6 +63,7 @@ class Outcomes:
     def __init__(self, model: Model, requested: DynamicShapes, strict: bool) -> None:
         self.model, self.requested, self.strict = model, requested, strict
         self.done: list[Attempt] = []
+        self._own_limits = OwnLimits(model.module, requested)
         self._right: dict[int, bool] = {}
         self._cases: tuple[int, list[Case]] | None = None
         self._fixed_by_captures: list[RequestedDim] = []
@@ -73,9 +74,7 @@ class Outcomes:
         captured = attempt.captured
         if captured is not None:
             inputs = attempt.plan.inputs or self.model.inputs
-            decisions = settle_own_limits(
-                captured.decisions, self.model.module, inputs, self.requested
-            )
+            decisions = self._own_limits.settle(captured.decisions, inputs)
             captured = dataclasses.replace(captured, decisions=decisions)
             attempt = dataclasses.replace(attempt, captured=captured)
         self.done.append(attempt)

@@ -60,11 +60,19 @@ def joined_by_concatenate(x: Tensor) -> Tensor:
     return torch.concatenate([x[:, t].exp() for t in range(x.shape[1])], -1)
 
 
+def taken_by_number(x: Tensor) -> Tensor:
+    states = [torch.zeros_like(x[:, 0])]
+    for t in range(x.shape[1]):
+        states.append(states[t] * 0.5 + x[:, t])
+    return torch.stack(states, 1)
+
+
 LOOPS: dict[str, Callable[[Tensor], Tensor]] = {
     "enumerate in the packages of the model": over_numbers,
     "zip in the packages of the model": over_two,
     "torch:unbind": unbound,
     "torch:Tensor.unbind": over_slices,
+    "torch:SymInt.__index__": taken_by_number,
     "torch:stack": stacked,
     "torch:cat": joined,
     "torch:concat": joined_by_concat,

@@ -49,6 +49,19 @@ class Loop:
         """The number of the step, from 1 to 3, that recorded a node."""
         return None if node is None else self._steps.get(node)
 
+    def step_so_far(self, node: torch.fx.Node | None) -> int | None:
+        """The number of the step that recorded a node, while the loop runs."""
+        for step in range(len(self.marks), 0, -1):
+            last = self.marks[step] if step < len(self.marks) else None
+            each = self.marks[step - 1]
+            while node is not None and each is not last:
+                each = each.next
+                if each is node:
+                    return step
+                if each.op == "root":
+                    break
+        return None
+
     @functools.cached_property
     def _steps(self) -> dict[torch.fx.Node, int]:
         """The step of each node that the loop recorded."""
@@ -145,7 +158,8 @@ def _find_in_order(loop: Loop, items: Sequence[Tensor], steps: list[int | None])
     position = next((i for i, step in enumerate(steps) if step == 3), None)
     if position is None:
         position = next((i for i, step in enumerate(steps) if step == 2), None)
-    if position is None or position == 0 or steps[position - 1] == steps[position]:
+    # Last states of several loops are no history of one.
+    if not position or steps[position - 1] != (steps[position] or 0) - 1:
         return None
     before, second, third = items[: position - 1], items[position - 1], items[position]
     first = None

@@ -11,6 +11,7 @@ import torch
 
 from onnx_aot.capture.error_hints import UnrollableError
 from onnx_aot.capture.loops.history import History, Loop, find_history
+from onnx_aot.capture.loops.list_items import find_position
 from onnx_aot.capture.sizes.guards import Location
 from onnx_aot.torch_compat import current_tracer, known_number, last_node, symbolic_expression
 from onnx_aot.torch_ops.loop_marks import LOOP_STEP
@@ -32,13 +33,13 @@ class Loops:
 
     def __init__(self, locate: Callable[[], Location | None], forget: Callable[[], None]) -> None:
         self._locate, self._forget = locate, forget
-        self._symbols: set[Any] = set()
+        self._symbols: dict[Any, Loop] = {}
         self.made: list[Loop] = []
         self.problem: UnrollableError | None = None
 
     def is_asked_about(self, expression: Any) -> bool:
         """True if an expression depends on the number of a step."""
-        return not self._symbols.isdisjoint(getattr(expression, "free_symbols", ()))
+        return not self._symbols.keys().isdisjoint(getattr(expression, "free_symbols", ()))
 
     def refuse(self, reason: str, fix: str) -> None:
         """Notes why a loop cannot be rolled. The capture goes on, as the model may catch errors."""
@@ -89,6 +90,16 @@ class Loops:
         """Describes a list with a value of each step; None for other lists."""
         return find_history(self.made, items)
 
+    def find_position(self, index: Any) -> int | None:
+        """The position of an element that the present step takes from a list by its number.
+
+        None if something else is indexed, or by another number.
+        """
+        asked = [s for s in symbolic_expression(index).free_symbols if s in self._symbols]
+        if len(asked) != 1 or self._symbols[asked[0]].is_complete:
+            return None
+        return find_position(index, asked[0], self._symbols[asked[0]])
+
     # --- steps ---
 
     def run(self, count: Any, at: Callable[[Any], Any]) -> Iterator[Any]:
@@ -103,7 +114,7 @@ class Loops:
         numbers: dict[str, Any] = {}
         for _ in (2, 3):
             step = self._mark(loop, more)
-            self._symbols.add(symbolic_expression(step))
+            self._symbols[symbolic_expression(step)] = loop
             yield at(step)
             before, numbers = numbers, _read_numbers(sys._getframe(1))
         self._refuse_counters(before, numbers)

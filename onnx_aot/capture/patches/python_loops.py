@@ -56,6 +56,14 @@ def _cat(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]
     return cat
 
 
+def _index(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def __index__(self: Any) -> Any:  # noqa: N807
+        position = settings.loops.find_position(self)
+        return original(self) if position is None else position
+
+    return __index__
+
+
 def _rolls(settings: Settings) -> bool:
     return settings.loops is not None
 
@@ -79,6 +87,12 @@ LOOPS: tuple[Patch, ...] = (
             when=_rolls,
         )
         for name in ("torch:unbind", "torch:Tensor.unbind")
+    ),
+    Patch(
+        "torch:SymInt.__index__",
+        _index,
+        "Loops whose steps take a state from a list by the number of the step are unrolled.",
+        when=_rolls,
     ),
     Patch(
         "torch:stack",

@@ -18,74 +18,88 @@ from onnx_aot.capture.sizes.guards import Decision
 from onnx_aot.capture.sizes.other_examples import resize_inputs
 from onnx_aot.capture.sizes.size_branches import RareBranch, find_rare_branches
 
-__all__ = ["settle_own_limits"]
+__all__ = ["OwnLimits"]
 
 REACH = 192  # sizes after and before the example's that are considered
 
 
-def settle_own_limits(
-    decisions: Sequence[Decision],
-    module: torch.nn.Module,
-    inputs: Inputs,
-    requested: DynamicShapes,
-) -> tuple[Decision, ...]:
-    """Returns the decisions; rare branches whose other side the model refuses choose nothing.
+class OwnLimits:
+    """Tells the limits of a model from its branches, and remembers them.
 
     Args:
-        decisions: The decisions of a capture.
         module: The model.
-        inputs: The inputs of the capture.
         requested: The request.
     """
-    settled = tuple(decisions)
-    while True:
-        limits = [
-            branch.decision
-            for branch in find_rare_branches(requested, settled)
-            if branch.pieces is None and _is_own_limit(branch, settled, module, inputs, requested)
-        ]
-        if not limits:
-            return settled
-        settled = tuple(
-            dataclasses.replace(d, chooses=False) if any(d is limit for limit in limits) else d
-            for d in settled
-        )
 
+    def __init__(self, module: torch.nn.Module, requested: DynamicShapes) -> None:
+        self._module, self._requested = module, requested
+        self._limits: dict[object, bool] = {}
 
-def _is_own_limit(
-    branch: RareBranch,
-    decisions: Sequence[Decision],
-    module: torch.nn.Module,
-    inputs: Inputs,
-    requested: DynamicShapes,
-) -> bool:
-    """True if the model runs at another size of the branch, and at no tried size of other sides.
+    def settle(self, decisions: Sequence[Decision], inputs: Inputs) -> tuple[Decision, ...]:
+        """Returns the decisions; rare branches whose other side the model refuses choose nothing.
 
-    A model that fails at both needs other inputs of the same size, which tells nothing.
-    """
-    (symbol,) = branch.decision.symbols
-    further = [
-        d
-        for d in decisions
-        if d.kind == "guard" and symbol in d.symbols and d.expression != branch.decision.expression
-    ]
+        Args:
+            decisions: The decisions of a capture.
+            inputs: The inputs of the capture.
+        """
+        settled = tuple(decisions)
+        accepted: dict[object, bool] = {}
+        while True:
+            limits = []
+            for branch in find_rare_branches(self._requested, settled):
+                key = branch.line, branch.dim, branch.condition
+                if key not in self._limits:
+                    self._limits[key] = self._is_limit(branch, settled, inputs, accepted)
+                if self._limits[key]:
+                    limits.append(branch.decision)
+            if not limits:
+                return settled
+            settled = tuple(
+                dataclasses.replace(d, chooses=False) if any(d is limit for limit in limits) else d
+                for d in settled
+            )
 
-    def fits_others(size: int) -> bool:
-        """True if the other conditions of the capture hold, with its other sizes."""
-        return all(decision.holds({symbol: size}) is not False for decision in further)
+    def _is_limit(
+        self,
+        branch: RareBranch,
+        decisions: Sequence[Decision],
+        inputs: Inputs,
+        accepted: dict[object, bool],
+    ) -> bool:
+        """True if the model runs at another size of the branch, and at no tried size beside it.
 
-    near = [n for n in _list_near(branch) if fits_others(n)]
-    alike = next(filter(branch.takes, near), None)
-    apart = [n for n in near if not branch.takes(n)][:1]
-    others = list(dict.fromkeys([*apart, *_list_others(branch)]))
-    if alike is None or not others:
-        return False
-    # Other sides first: most models run there, which ends this at once.
-    for size in (*others, alike):
-        sample = resize_inputs(inputs, requested, {branch.dim: size})
-        if accepts(module, sample) is not (size == alike):
+        A model that fails at both needs other inputs of the same size, which tells nothing.
+        """
+        if branch.pieces is not None:
             return False
-    return True
+        (symbol,) = branch.decision.symbols
+        further = [
+            d
+            for d in decisions
+            if d.kind == "guard"
+            and symbol in d.symbols
+            and d.expression != branch.decision.expression
+        ]
+
+        def fits_others(size: int) -> bool:
+            """True if the other conditions of the capture hold, with its other sizes."""
+            return all(decision.holds({symbol: size}) is not False for decision in further)
+
+        def runs(size: int) -> bool:
+            key = branch.dim, size
+            if key not in accepted:
+                sample = resize_inputs(inputs, self._requested, {branch.dim: size})
+                accepted[key] = accepts(self._module, sample)
+            return accepted[key]
+
+        near = [n for n in _list_near(branch) if fits_others(n)]
+        alike = next(filter(branch.takes, near), None)
+        apart = [n for n in near if not branch.takes(n)][:1]
+        others = list(dict.fromkeys([*apart, *_list_others(branch)]))
+        if alike is None or not others:
+            return False
+        # Other sides first: most models run there, which ends this at once.
+        return not any(map(runs, others)) and runs(alike)
 
 
 def _list_near(branch: RareBranch) -> Iterator[int]:

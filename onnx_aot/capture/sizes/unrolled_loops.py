@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from onnx_aot.capture.error_hints import UnrollableError
-from onnx_aot.capture.sizes.guards import Decision, Location
+from onnx_aot.capture.sizes.guards import Decision, Location, is_question
 from onnx_aot.errors import SourceLocation
 
 __all__ = ["TAKEN_APART", "UNROLLED", "describe_unrollable", "is_unrolled"]
@@ -49,6 +49,13 @@ def describe_unrollable(error: Exception, decisions: Iterable[Decision]) -> str 
     if not undecided:
         return None
     asked = undecided[-1]
+    if not is_question(asked.expression):
+        return _describe(
+            f"a step needs {asked.text} as a Python number, which differs from step to step",
+            asked.location,
+            "take what a step needs from a tensor, table[t], which a list of equal parts becomes "
+            "with torch.stack before the loop",
+        )
     return _describe(
         f"a step asks whether {asked.text}, and the answers differ from step to step",
         asked.location,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 from torch import Tensor, nn
 
@@ -263,6 +265,43 @@ class Delayed(nn.Module):
         return torch.stack(outs, 1)
 
 
+class IndexedLists(nn.Module):
+    """Takes the states of the step before, and of this step, from lists by their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(4, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        rows = torch.unbind(x, 1)
+        self.states, cells, sums = [x.new_zeros(x.shape[0], 5)], [x.new_zeros(x.shape[0], 5)], []
+        for t in range(len(rows)):
+            h, c = self.cell(rows[t], (self.states[t], cells[t]))
+            self.states.append(h)
+            cells.append(c)
+            sums.append(self.states[t + 1] + self.states[t])
+        return torch.stack(sums, 1) * cells[-1][:, None], torch.stack(self.states[1:], 1)
+
+
+class LastStates(nn.Module):
+    """Joins the last states of several loops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.ModuleList([nn.RNNCell(4, 4) for _ in range(3)])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        lasts = []
+        for cell in self.cells:
+            h, outs = torch.zeros(x.shape[0], 4), []
+            for t in range(x.shape[1]):
+                h = cell(x[:, t], h)
+                outs.append(h)
+            x = torch.stack(outs, 1)
+            lasts.append(h)
+        return x, torch.stack(lasts)
+
+
 class StateSpace(nn.Module):
     """A selective scan that is written in Python."""
 
@@ -300,6 +339,8 @@ MODELS: dict[str, nn.Module] = {
         OverTensors,
         TwiceCalled,
         Delayed,
+        *([IndexedLists] if sys.version_info >= (3, 11) else []),
+        LastStates,
         StateSpace,
     )
 }

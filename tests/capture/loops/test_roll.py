@@ -223,6 +223,26 @@ class HiddenCounter(_Refused):
         return y
 
 
+class TableOfNumbers(_Refused):
+    """Takes Python numbers from a list by the number of the step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, factors = torch.zeros_like(x[:, 0]), [0.5] * 100
+        for t in range(x.shape[1]):
+            y = y * factors[t] + x[:, t]
+        return y
+
+
+class FixedElement(_Refused):
+    """Takes tensors from a list that the loop does not fill."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, rows = torch.zeros_like(x[:, 0]), [x[:, 0] * k for k in (1, 2, 2, 2, 2, 2, 2)]
+        for t in range(x.shape[1]):
+            y = y + rows[t]
+        return y
+
+
 class LengthOfList(_Refused):
     """Asks for the length of the list in each step."""
 
@@ -249,6 +269,8 @@ REFUSED = [
     (SameTensor, "one loop differs from the model", "for t in range(x.shape[1]):"),
     (NumberAfterwards, "the number of a step", "for t in range(x.shape[1]):"),
     (HiddenCounter, "one loop differs from the model", "for t in range(x.shape[1]):"),
+    (TableOfNumbers, "a step needs t as a Python number", "factors[t]"),
+    (FixedElement, "a step needs t as a Python number", "rows[t]"),
     (LengthOfList, "one loop differs from the model", "for t in range(x.shape[1]):"),
 ]
 

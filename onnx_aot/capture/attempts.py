@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import functools
 import logging
+import re
 import sys
 
 import torch
@@ -38,6 +39,9 @@ from onnx_aot.torch_compat import is_asked_by_cpp, needs_data, violates_constrai
 __all__ = ["Attempt", "Captured", "Failure", "Plan", "make_attempt"]
 
 logger = logging.getLogger(__name__)
+
+_SYMBOL = re.compile(r"\bs\d+\b")
+"""A symbol for a size of the inputs in a message of torch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +161,16 @@ class Failure:
     def needs_slice(self) -> bool:
         """True if it failed because sizes do not decide the bounds of a slice."""
         return needs_data(self.error) and bool(self.decisions) and self.decisions[-1].about_slice
+
+    @property
+    def compares_sizes(self) -> bool:
+        """True if an operator refused symbolic sizes, such as ``n`` and ``n - 1``.
+
+        Torch does not ask if one of them is 1, and broadcasts, while small sizes stay dynamic.
+        """
+        if not isinstance(self.error, RuntimeError) or needs_data(self.error):
+            return False
+        return not violates_constraints(self.error) and _SYMBOL.search(str(self.error)) is not None
 
     @property
     def conversions(self) -> frozenset[tuple[str, str]]:

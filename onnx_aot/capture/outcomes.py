@@ -108,8 +108,9 @@ class Outcomes:
 
     @staticmethod
     def _choose_best(attempts: list[Attempt]) -> Attempt:
-        without_small = [attempt for attempt in attempts if not attempt.plan.small_sizes]
-        captured = [a for a in without_small or attempts if a.captured is not None]
+        if any(not attempt.plan.small_sizes for attempt in attempts):
+            attempts = [a for a in attempts if not (a.plan.small_sizes and a.contradicts_example)]
+        captured = [a for a in attempts if a.captured is not None]
         if len(captured) == 1:
             return captured[0]
         if captured:
@@ -117,7 +118,7 @@ class Outcomes:
             from_zero = attempts[0].plan.from_zero
             wanted = [a for a in captured if a.plan.from_zero == from_zero]
             return free[-1] if free else [*captured, *wanted][-1]
-        failed = [a for a in without_small or attempts if a.failures]
+        failed = [a for a in attempts if a.failures]
         if not failed:  # there was no time to the end of any
             return attempts[-1]
         return min(
@@ -125,6 +126,8 @@ class Outcomes:
             key=lambda a: (
                 a.plan.rolls and a.violation is None,
                 not a.plan.rolls,
+                not a.plan.small_sizes and a.violation is None,
+                a.plan.small_sizes,
                 a.plan.plain,
                 a.stops_at_branch,
                 -len(a.plan.conversions),

@@ -139,6 +139,16 @@ def _contradicts_example(attempts: Outcomes) -> bool:
     return best.plan.small_sizes and best.contradicts_example
 
 
+def _broadcasts_in_example(attempts: Outcomes) -> bool:
+    """True if the capture failed at sizes of which the example may broadcast one, as it is 1."""
+    best = attempts.best(attempts.last.plan.request)
+    if best.captured is not None or not best.plan.small_sizes or best.plan.plain:
+        return False
+    if best.plan.inputs is not None:  # of sizes that the model may refuse
+        return False
+    return any(failure.compares_sizes for failure in best.failures)
+
+
 def _find_wrong_ones(attempts: Outcomes) -> list[RequestedDim]:
     """The dimensions of size 1 that the model may fix, if it squeezes them or limits them to 1."""
     best = attempts.best(attempts.last.plan.request)
@@ -312,6 +322,11 @@ ROWS: tuple[Row, ...] = (
     Row(
         "a size contradicts the example",
         _contradicts_example,
+        _change_last(small_sizes=False, from_zero=False),
+    ),
+    Row(
+        "a size of 1 in the example, computed from dynamic sizes, may broadcast",
+        _broadcasts_in_example,
         _change_last(small_sizes=False, from_zero=False),
     ),
     Row(

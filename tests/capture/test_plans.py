@@ -64,6 +64,10 @@ def adds_last_columns(x: Tensor) -> Tensor:
     return x
 
 
+def broadcasts_last(x: Tensor) -> Tensor:
+    return x - x[:, 1:]
+
+
 def counts_rows(x: Tensor) -> Tensor:
     return x.reshape(int(x.shape[0]), -1)
 
@@ -198,6 +202,22 @@ def test_a_capture_that_contradicts_the_example_is_not_kept(tried: list[Attempt]
     for n in (5, 9):
         x = torch.rand(2, n)
         torch.testing.assert_close(program(x)[0], adds_last_columns(x))
+
+
+def test_a_computed_size_of_1_that_broadcasts(tried: list[Attempt]) -> None:
+    """Sizes for which it is not 1, and which the model refuses, are excluded."""
+    auto = ({0: Dim.AUTO, 1: Dim.AUTO},)
+    program = onnx_aot.export(broadcasts_last, (torch.rand(3, 2),), dynamic_shapes=auto)
+    assert not tried[-1].plan.small_sizes
+    assert [str(dim) for dim in program.model.graph.inputs[0].shape] == ["x_dim_0", "2"]
+    for n in (3, 5):
+        x = torch.rand(n, 2)
+        torch.testing.assert_close(program(x)[0], broadcasts_last(x))
+
+
+def test_a_requested_size_that_the_model_needs_to_broadcast() -> None:
+    with pytest.raises(DynamicShapeError, match=r"axis 1 \('n'\): fixed at 2"):
+        onnx_aot.export(broadcasts_last, (torch.rand(3, 2),), dynamic_shapes=({1: "n"},))
 
 
 @pytest.mark.parametrize("case", ["fixed, an error", "data, an error"])

@@ -5,7 +5,8 @@
 
 Models, data files, checkpoints and indexes are mutated: bytes that change, go, come or repeat, and
 fields of the messages with other values. ``load``, ``inspect``, ``view``, ``verify``, ``compare``
-and ``apply_weights`` read them in a child process with limits on memory and time.
+and ``apply_weights`` read them in a child process with limits on memory and time. With
+``--output``, a run adds files of other seeds to those that the JSON file counts.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ SECONDS, WAITING = 60, 600
 """Seconds of the processor, and in all, after which a file counts as a failure. Other programs may
 make the reader of a good file wait for longer than it computes."""
 
+PER_SEED = 50
+"""Files that one call of ``read_mutated_files`` mutates."""
+
 MEMORY = 2 * 2**30
 """Bytes that a child may allocate beyond what it begins with."""
 
@@ -73,19 +77,33 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=60, help="mutated files")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the files")
-    parser.add_argument("--output", help="JSON file for the result")
+    parser.add_argument("--output", type=Path, help="JSON file; a later run adds to it")
     arguments = parser.parse_args()
-    seeds = [arguments.seed * 1000 + job for job in range(arguments.jobs)]
-    trials = [arguments.trials // arguments.jobs] * arguments.jobs
-    trials[0] += arguments.trials % arguments.jobs
+    results = []
+    if arguments.output and arguments.output.exists():
+        results.append(json.loads(arguments.output.read_text()))
+    parts = choose_parts(arguments.trials, arguments.seed, results)
     with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
-        found = merge_results(list(pool.map(read_mutated_files, seeds, trials)))
-    found = {"trials": arguments.trials, "seed": arguments.seed, **found}
-    text = json.dumps(found, indent=2) + "\n"
-    sys.stdout.write(text)
-    if arguments.output:
-        Path(arguments.output).write_text(text)
+        for found in pool.map(read_mutated_files, *zip(*parts, strict=True)) if parts else ():
+            results.append(found)
+            if arguments.output:  # a run that is ended early has counts too
+                text = json.dumps(merge_results(results), indent=2) + "\n"
+                arguments.output.write_text(text)
+    found = merge_results(results)
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
     sys.exit(bool(found["failures"]))
+
+
+def choose_parts(
+    trials: int, seed: int, results: Sequence[Mapping[str, Any]]
+) -> list[tuple[int, int]]:
+    """Returns seeds that no result has, each with a number of files."""
+    counted = {known for result in results for known in result["seeds"]}
+    parts = [
+        (seed * 1000 + part, min(PER_SEED, trials - first))
+        for part, first in enumerate(range(0, trials, PER_SEED))
+    ]
+    return [(number, count) for number, count in parts if number not in counted]
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -255,6 +273,8 @@ def merge_results(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for reader, outcomes in result["readers"].items():
             counts[reader].update(outcomes)
     return {
+        "trials": sum(result["trials"] for result in results),
+        "seeds": sorted(seed for result in results for seed in result["seeds"]),
         "readers": {reader: dict(sorted(counts[reader].items())) for reader in sorted(counts)},
         "seconds": max(result["seconds"] for result in results),
         "megabytes": max(result["megabytes"] for result in results),
@@ -266,12 +286,13 @@ def read_mutated_files(seed: int, trials: int) -> dict[str, Any]:
     """Mutates files, one after the other, and lets every reader read them.
 
     Returns:
-        Numbers of reads by reader and outcome, the largest time and memory, and ``failures``: what
-        was changed, and the error that is not one of ours.
+        Numbers of files, and of reads by reader and outcome, the seed, the largest time and memory,
+        and ``failures``: what was changed, and the error that is not one of ours.
     """
     random.seed(seed)
     with tempfile.TemporaryDirectory() as folder:
-        return _read_mutated_files(Path(folder), trials)
+        found = _read_mutated_files(Path(folder), trials)
+    return {"trials": trials, "seeds": [seed], **found}
 
 
 def _read_mutated_files(folder: Path, trials: int) -> dict[str, Any]:

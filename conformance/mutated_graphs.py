@@ -6,7 +6,8 @@
 A graph that ``torch.export`` captures, with static or dynamic sizes, gets another operator of the
 same signature at a random node, or another number among its arguments. If PyTorch runs and captures
 the mutated graph, it is exported, and ``verify`` compares it at the sizes of the example and at
-others. ``compare`` tells a wrong value from rounding that a later operator makes visible.
+others. ``compare`` tells a wrong value from rounding that a later operator makes visible. With
+``--output``, a run adds the graphs of further captures to those that the JSON file counts.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from conformance.judging import judge_export
 PER_GRAPH = 10
 """Mutated graphs that one capture is used for."""
 
+PER_RUN = 100_000
+"""Seeds of captures for each seed of a run."""
+
 SECONDS = 600.0
 """A capture with its mutated graphs that takes longer is ended, and counts as a failure."""
 
@@ -54,53 +58,58 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="captures at the same time")
     parser.add_argument("--row", action="append", help="row of the zoo; may be repeated")
-    parser.add_argument("--output", help="JSON file for the result")
+    parser.add_argument("--output", type=Path, help="JSON file; a later run adds to it")
     options = parser.parse_args()
+    found: dict[str, Any] = {}
+    if options.output and options.output.exists():
+        found = json.loads(options.output.read_text())
     with ThreadPoolExecutor(options.jobs) as pool:
-        calls = choose_calls(options.trials, options.seed, options.row)
-        results = []
+        done = found.get("calls", {}).get(str(options.seed), 0)
+        calls = choose_calls(options.trials, options.seed, options.row, done)
         for result in pool.map(lambda call: _run_in_process(*call), calls):
-            results.append(result)
-            found = {"seed": options.seed, **merge_results(results)}
-            text = json.dumps(found, indent=2) + "\n"
+            found = merge_results([found, result] if found else [result])
             sys.stderr.write(f"{found['trials']} graphs, {found['outcomes']}\n")
             if options.output:  # a run that is ended early has counts too
-                Path(options.output).write_text(text)
-    sys.stdout.write(text)
+                options.output.write_text(json.dumps(found, indent=2) + "\n")
+    sys.stdout.write(json.dumps(found, indent=2) + "\n")
     sys.exit(bool(found["failures"]))
 
 
 def choose_calls(
-    trials: int, seed: int, rows: Sequence[str] | None = None
+    trials: int, seed: int, rows: Sequence[str] | None = None, done: int = 0
 ) -> Iterator[tuple[str, int, int]]:
-    """Yields arguments of ``mutate_row``: rows of the zoo in random order, until ``trials``."""
+    """Yields arguments of ``mutate_row``: rows of the zoo in random order, until ``trials``.
+
+    The first ``done`` calls are left out.
+    """
     from benchmarks.zoo_models import ZOO
 
     order = list(rows or ZOO)
     random.Random(seed).shuffle(order)
     for index, row in enumerate(itertools.cycle(order)):
+        if index < done:
+            continue
         if trials <= 0:
             return
-        yield row, seed * 100_000 + index, min(PER_GRAPH, trials)
+        yield row, seed * PER_RUN + index, min(PER_GRAPH, trials)
         trials -= PER_GRAPH
 
 
 def merge_results(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Adds the outcomes of ``mutate_row``."""
-    outcomes: collections.Counter[str] = collections.Counter()
+    """Adds the outcomes of calls of ``mutate_row``; ``calls`` has their number by seed."""
+    outcomes, calls, refused = (collections.Counter[str]() for _ in range(3))
     for result in results:
         outcomes.update(result["outcomes"])
+        calls.update(result["calls"])
+        refused.update(result["refused"])
     return {
+        "calls": dict(sorted(calls.items())),
         "trials": sum(count for name, count in outcomes.items() if name != "invalid"),
         "outcomes": dict(sorted(outcomes.items())),
-        "refused": _count_first([text for r in results for text in r["refused"]]),
+        "refused": dict(refused.most_common(40)),
         "explained": [text for result in results for text in result["explained"]],
         "failures": [text for result in results for text in result["failures"]],
     }
-
-
-def _count_first(texts: Sequence[str]) -> dict[str, int]:
-    return dict(collections.Counter(texts).most_common(40))
 
 
 def _run_in_process(row: str, seed: int, trials: int) -> dict[str, Any]:
@@ -114,7 +123,7 @@ def _run_in_process(row: str, seed: int, trials: int) -> dict[str, Any]:
     }
     for text in result["failures"]:
         sys.stderr.write(f"{text}\n")
-    return result
+    return {"calls": {str(seed // PER_RUN): 1}, **result}
 
 
 def mutate_row(row: str, seed: int, trials: int) -> dict[str, Any]:

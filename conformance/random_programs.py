@@ -9,6 +9,7 @@
 control flow and indexing, or views and writes. Each is exported with static or dynamic sizes at a
 random operator set, and runs at up to eight sizes. A seed and a number always draw the same
 program. A failing program is reduced to the smallest one that fails, which is printed as a script.
+With ``--output``, a run adds programs to those that the file counts, and tries its failures again.
 """
 
 from __future__ import annotations
@@ -100,27 +101,27 @@ def main() -> None:
     add("--jobs", type=int, default=1, help="processes")
     add("--limit", type=float, default=300.0, help="seconds for one program, with its reduction")
     add("--save", type=Path, help="folder for what is printed of each failure")
-    add("--output", help="JSON file for the counts, written as they come")
+    add("--output", type=Path, help="JSON file for the counts; a later run adds to them")
     add("--show", metavar="SEED:NUMBER", help="print a program, and do nothing else")
     arguments = parser.parse_args()
     if arguments.show:
         sys.stdout.write(repr(draw(*map(int, arguments.show.split(":")))))
         return
     numbers = range(arguments.first, arguments.first + arguments.programs, CHUNK)
-    chunks = [  # a run that is ended early has programs of every seed
+    counted = Counted.read(arguments.output, arguments.save)
+    chunks = counted.take_failures() + [  # a run that is ended early has programs of every seed
         Chunk(seed, first, min(CHUNK, arguments.first + arguments.programs - first))
         for first in numbers
         for seed in arguments.seeds
+        if not counted.has(seed, first)
     ]
-    start = time.monotonic()
-    counted = Counted(arguments.save)
+    start, before = time.monotonic(), counted.seconds
 
     def write_counts() -> str:
-        head = {"torch": torch.__version__, "seeds": arguments.seeds}
-        seconds = {"seconds": round(time.monotonic() - start)}
-        text = json.dumps({**head, **counted.summary(), **seconds}, indent=2) + "\n"
+        counted.seconds = before + round(time.monotonic() - start)
+        text = json.dumps({"torch": torch.__version__, **counted.summary()}, indent=2) + "\n"
         if arguments.output:
-            Path(arguments.output).write_text(text)
+            arguments.output.write_text(text)
         return text
 
     def add_counts(chunk: Chunk, results: Sequence[Any]) -> None:
@@ -139,29 +140,76 @@ def main() -> None:
 
 
 class Counted:
-    """Counts of all programs so far; prints each failure as it comes."""
+    """Counts of all programs so far; prints each failure as it comes.
+
+    Attributes:
+        ranges: Numbers of the programs that are counted, by seed: first, and after the last.
+        seconds: Duration of all runs.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.programs = self.right = 0
+        self.programs = self.right = self.seconds = 0
         self.sizes: collections.Counter[str] = collections.Counter()
         self.refused: collections.Counter[str] = collections.Counter()
         self.failures: list[dict[str, str]] = []
+        self.ranges: dict[int, list[list[int]]] = {}
         self._folder = folder
+
+    @classmethod
+    def read(cls, output: Path | None, folder: Path | None = None) -> Counted:
+        """Reads the counts of earlier runs, if there is a file."""
+        counted = cls(folder)
+        if output is None or not output.exists():
+            return counted
+        found = json.loads(output.read_text())
+        counted.programs, counted.right = found["programs"], found["right"]
+        counted.seconds, counted.failures = found["seconds"], found["failures"]
+        counted.refused.update(found["refused"])
+        counted.sizes["sizes compared"] = found["sizes compared"]
+        counted.sizes.update({name: row["sizes"] for name, row in found["explained"].items()})
+        counted.ranges = {int(seed): ranges for seed, ranges in found["seeds"].items()}
+        return counted
+
+    def has(self, seed: int, number: int) -> bool:
+        """True if a program is counted."""
+        return any(first <= number < end for first, end in self.ranges.get(seed, ()))
+
+    def take_failures(self) -> list[Chunk]:
+        """Removes the failures from the counts, and returns their programs."""
+        names = [failure["program"].split(":") for failure in self.failures]
+        self.programs -= len(self.failures)
+        self.failures = []
+        return [Chunk(int(seed), int(number), 1) for seed, number in names]
 
     def add(self, chunk: Chunk, results: Sequence[Any]) -> None:
         """Adds ``Judged`` outcomes; a ``Result`` stands for a process that crashed or hung."""
+        self._add_range(chunk)
         for number, found in enumerate(results, chunk.first):
             self.programs += 1
             lost = isinstance(found, Result)
             result = Judged({}, failed=f"{found.outcome}: {found.reason}") if lost else found
             self.sizes.update(result.sizes)
+            name = f"{chunk.seed}:{number}"
             if result.refused:
                 self.refused[result.refused] += 1
+                sys.stderr.write(f"program {name} is refused: {result.refused}\n")
             elif not result.failed:
                 self.right += 1
             else:
-                self._keep(f"{chunk.seed}:{number}", result.failed)
+                self._keep(name, result.failed)
         sys.stderr.write(f"{self.programs} programs, {len(self.failures)} failures\n")
+
+    def _add_range(self, chunk: Chunk) -> None:
+        if self.has(chunk.seed, chunk.first):  # a failure that is judged again
+            return
+        merged: list[list[int]] = []
+        ranges = [*self.ranges.get(chunk.seed, ()), [chunk.first, chunk.first + chunk.count]]
+        for first, end in sorted(ranges):
+            if merged and merged[-1][1] == first:
+                merged[-1][1] = end
+            else:
+                merged.append([first, end])
+        self.ranges[chunk.seed] = merged
 
     def _keep(self, name: str, text: str) -> None:
         self.failures.append({"program": name, "error": text.partition("\n")[0][:300]})
@@ -173,6 +221,7 @@ class Counted:
     def summary(self) -> dict[str, Any]:
         """Returns the counts for the JSON file."""
         return {
+            "seeds": {str(seed): ranges for seed, ranges in sorted(self.ranges.items())},
             "programs": self.programs,
             "captured": self.programs - sum(self.refused.values()),
             "right": self.right,
@@ -182,6 +231,7 @@ class Counted:
                 name: {"sizes": self.sizes[name], "told": told} for name, told in EXPLAINED.items()
             },
             "failures": self.failures,
+            "seconds": self.seconds,
         }
 
 

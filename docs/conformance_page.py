@@ -50,7 +50,7 @@ PROGRAMS = """`tests/properties` draws modules of up to ten statements: layers, 
 on sizes, autocast regions, hooks, indexing, views and writes in place, with inputs and results in
 containers. Each is exported with static or dynamic sizes at a random opset, and compared with eager
 PyTorch at up to eight sizes, empty ones included. `python -m conformance.random_programs` counted
-with torch {torch} and seeds {seeds}:
+with torch {torch} and the seeds {seeds}:
 
 | Programs | Right | Refused with an error that names the line | Failures |
 | ---: | ---: | ---: | ---: |

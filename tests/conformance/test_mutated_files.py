@@ -14,6 +14,7 @@ import pytest
 
 from conformance.mutated_files import (
     _read_in_child,
+    choose_parts,
     make_files,
     merge_results,
     mutate_file,
@@ -41,8 +42,12 @@ def test_some_files(tmp_path: Path) -> None:
 
 def test_results_are_added() -> None:
     one = {"readers": {"load": {"read": 2, "refused": 1}}, "seconds": 2.0, "megabytes": 5}
+    one |= {"trials": 50, "seeds": [4000], "failures": []}
     other = {"readers": {"load": {"read": 3}, "view": {"failed": 1}}, "seconds": 1.0}
-    merged = merge_results([{**one, "failures": []}, {**other, "megabytes": 9, "failures": [{}]}])
+    other |= {"trials": 20, "seeds": [3000, 3001], "megabytes": 9, "failures": [{}]}
+    merged = merge_results([one, other])
+    assert (merged["trials"], merged["seeds"]) == (70, [3000, 3001, 4000])
+    assert choose_parts(120, 4, [merged]) == [(4001, 50), (4002, 20)]
     assert merged["readers"] == {"load": {"read": 5, "refused": 1}, "view": {"failed": 1}}
     assert (merged["seconds"], merged["megabytes"], merged["failures"]) == (2.0, 9, [{}])
 

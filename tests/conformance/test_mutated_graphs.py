@@ -138,12 +138,17 @@ def test_calls_and_results_are_added() -> None:
     assert sum(trials for _, _, trials in calls) == 25
     assert {row for row, _, _ in calls} == {"a", "b"}
     assert len({seed for _, seed, _ in calls}) == len(calls)
+    assert list(choose_calls(10, 4, ["a", "b"], done=2)) == [(calls[0][0], 400_002, 10)]
     one = {"outcomes": {"right": 2, "invalid": 5}, "refused": [], "explained": [], "failures": []}
     two = {"outcomes": {"wrong": 1, "refused": 1}, "refused": ["E"], "explained": []}
-    merged = merge_results([one, {**two, "failures": ["f"]}])
+    two |= {"failures": ["f"], "calls": {"4": 1}}
+    merged = merge_results([{**one, "calls": {"4": 1}}, two])
+    assert merged["calls"] == {"4": 2}
     assert merged["trials"] == 4
     assert merged["refused"] == {"E": 1}
     assert merged["failures"] == ["f"]
+    assert merge_results([merged]) == merged
+    assert merge_results([merged, two])["refused"] == {"E": 2}
 
 
 def test_a_crash_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

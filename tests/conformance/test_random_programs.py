@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +38,28 @@ def test_outcomes_are_counted(tmp_path: Path) -> None:
         {"program": "3:23", "error": "crash: ended with -6"},
     ]
     assert (tmp_path / "program_3_22.txt").read_text() == "wrong\nprogram"
+
+
+def test_a_later_run_adds_to_the_counts(tmp_path: Path) -> None:
+    output = tmp_path / "found.json"
+    counted = Counted.read(output)
+    explained = Judged({"sizes compared": 7, "sizes that eager refuses": 1})
+    counted.add(Chunk(3, 20, 2), [explained, Judged({}, failed="wrong")])
+    counted.add(Chunk(3, 0, 20), [Judged({}, refused="CaptureError: x")] * 20)
+    output.write_text(json.dumps(counted.summary()))
+    again = Counted.read(output)
+    assert again.summary() == counted.summary()
+    assert again.has(3, 21)
+    assert not again.has(3, 22)
+    assert not again.has(4, 0)
+    assert again.take_failures() == [Chunk(3, 21, 1)]
+    again.add(Chunk(3, 21, 1), [Judged({"sizes compared": 8})])
+    again.add(Chunk(3, 22, 1), [Judged({}, refused="CaptureError: x")])
+    found = again.summary()
+    assert (found["programs"], found["right"], found["failures"]) == (23, 2, [])
+    assert found["refused"] == {"CaptureError: x": 21}
+    assert found["sizes compared"] == 15
+    assert found["seeds"] == {"3": [[0, 23]]}
 
 
 def test_a_program_is_printed_as_a_script(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -308,9 +307,8 @@ def _read_mutated_files(folder: Path, trials: int) -> dict[str, Any]:
         shutil.copytree(source, copy)
         name = random.choice(names)
         changed = f"{trial}: {name}: {mutate_file(copy / name)}"
-        start = time.perf_counter()
-        outcomes, memory = _read_in_child(readers_of(copy, name), copy / "result")
-        longest, largest = max(longest, time.perf_counter() - start), max(largest, memory)
+        outcomes, seconds, memory = _read_in_child(readers_of(copy, name), copy / "result")
+        longest, largest = max(longest, seconds), max(largest, memory)
         for reader, (outcome, text) in outcomes.items():
             counts[reader][outcome] += 1
             if outcome == "failed":
@@ -327,15 +325,19 @@ def _read_mutated_files(folder: Path, trials: int) -> dict[str, Any]:
 
 def _read_in_child(
     readers: Mapping[str, Callable[[], Any]], result: Path
-) -> tuple[dict[str, tuple[str, str]], int]:
-    """Runs readers in a child; returns outcomes by reader, and the bytes of memory it took."""
+) -> tuple[dict[str, tuple[str, str]], float, int]:
+    """Runs readers in a child.
+
+    Returns:
+        Outcomes by reader, seconds of the processor, and bytes of memory.
+    """
     child = os.fork()
     if child == 0:
         try:
             _run_readers(readers, result)
         finally:
             os._exit(0)
-    _, status = os.waitpid(child, 0)
+    _, status, used = os.wait4(child, 0)
     lines = result.read_text().splitlines() if result.exists() else []
     rows = {name: found for name, *found in map(json.loads, lines)}
     (memory,) = rows.pop("memory", (None,))
@@ -343,7 +345,7 @@ def _read_in_child(
     if memory is None:
         how = f"by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "by an exit"
         outcomes[next(name for name in readers if name not in rows)] = ("failed", f"ended {how}")
-    return outcomes, (memory or 0) * 1024
+    return outcomes, used.ru_utime + used.ru_stime, (memory or 0) * 1024
 
 
 def _run_readers(readers: Mapping[str, Callable[[], Any]], result: Path) -> None:

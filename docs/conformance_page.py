@@ -98,7 +98,8 @@ file, safetensors, shards) {trials} saves were tried. Of all, {interrupted} were
 FILES = """`python -m conformance.mutated_files` changes bytes and fields of models, data files,
 checkpoints and indexes, and gives them to `load`, `inspect`, `view`, `verify`, `compare` and
 `apply_weights`. Of {trials} files, {read} reads gave a result and {refused} an error of onnx_aot;
-{failures} ended otherwise. The longest took {seconds:.0f} s and {megabytes} MB of memory.
+{failures} ended otherwise. The longest took {seconds:.0f} s of the
+processor and {megabytes} MB of memory.
 """
 
 FLAGS = {

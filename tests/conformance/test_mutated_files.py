@@ -77,6 +77,7 @@ def test_outcomes(tmp_path: Path) -> None:
         return bytearray(2**33)
 
     readers = {"refuse": refuse, "fail": fail, "allocate": allocate, "end": lambda: os._exit(3)}
-    outcomes, _ = _read_in_child(readers, tmp_path / "result")
+    outcomes, seconds, _ = _read_in_child(readers, tmp_path / "result")
     found = {name: outcome for name, (outcome, _) in outcomes.items()}
     assert found == {"refuse": "refused", "fail": "failed", "allocate": "failed", "end": "failed"}
+    assert seconds > 0

@@ -84,6 +84,7 @@ def _shorten(error: OnnxExporterError) -> str:
     """The cause of an error, without names and numbers."""
     text = (error.cause or str(error)).partition("\n")[0]
     text = re.sub(r"\d+(, \d+)*|(?<= )'[^']*'|\b\w+ ?\('\w+'\)", "_", text)
+    text = re.sub(r", at /\S+", "", text)
     text = re.sub(r"\bdynamic: .*?, axis .*?\) (is \w+ \w+).*", r"dynamic: an axis \1 ...", text)
     return f"{type(error).__name__}: {text[:120]}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -270,6 +271,10 @@ def by_root(x: Tensor) -> Tensor:
     return x[: int(np.sqrt(x.shape[0]))] / np.sqrt(x.shape[0] * 0.5)
 
 
+def by_root_of_product(x: Tensor) -> Tensor:
+    return x / math.sqrt(x.shape[0] * (x.shape[0] + 1))
+
+
 class Catching(nn.Module):
     """Calls a layer with an argument that it does not take, as speech toolkits do."""
 
@@ -513,6 +518,7 @@ MODELS: dict[str, Example] = {
     "int": Example(function(by_int), rows),
     "float of a size": Example(function(by_float), rows),
     "root": Example(function(by_root), rows, sizes=(4, 9)),
+    "root of a product": Example(function(by_root_of_product), rows, sizes=(4, 9)),
     "length": Example(function(by_length), rows),
     "range": Example(function(one_chunk), rows),
     "lstm": recurrent(nn.LSTM),

@@ -129,6 +129,7 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         r"fixed at 4\s.*float\(",
     ),
     "numpy.sqrt of a size": ("root", CaptureError, "computes with NumPy"),
+    "math:sqrt": ("root of a product", DynamicShapeError, r"fixed at 4.*\s.*math\.sqrt\("),
     "torch.fx._symbolic_trace:Tracer.call_module": ("catching", CaptureError, "Unexpected key"),
     "torch.nn.utils._named_member_accessor:NamedMemberAccessor.get_submodule": (
         "method's name",

@@ -325,22 +325,26 @@ def _is_of_real_numbers(x: Tensor, *args: Any, **kwargs: Any) -> bool:
     return not x.is_complex()
 
 
-# --- functions of NumPy --------------------------------------------------------------------------
+# --- functions of Python and NumPy ---------------------------------------------------------------
 
 
-def _square_root(original: Any, settings: Settings) -> Callable[[Any], Any]:
-    """The method by which NumPy computes the square roots of objects."""
-    return lambda number: torch.sym_sqrt(torch.sym_float(number))  # type: ignore[no-untyped-call]
+def _square_root(number: Any) -> Any:
+    return torch.sym_sqrt(torch.sym_float(number))  # type: ignore[no-untyped-call]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, SYMBOLIC)
 
 
 SIZE_FUNCTIONS: tuple[Patch, ...] = (
     Patch(
         "numpy.sqrt of a size",
-        _square_root,
+        lambda original, settings: _square_root,  # NumPy calls this method of objects
         "Models that compute numpy.sqrt of a dynamic size are refused.",
         when=lambda settings: settings.dynamic,
         places=lambda settings: [Attribute(kind, "sqrt") for kind in SYMBOLIC],
     ),
+    _make_patch("math:sqrt", _square_root, _is_number),
     _make_patch("torch:linspace", _linspace, when=_is_counted),
     _make_patch("torch:logspace", _logspace, when=_is_counted),
     _make_patch("torch:affine_grid_generator", _affine_grid),

@@ -43,6 +43,9 @@ __all__ = [
     "size_in_example",
 ]
 
+STRICTER = 30
+"""The tolerances of ONNX Runtime's results are larger than those of captured graphs by this."""
+
 
 def is_right_for_example(
     program: torch.export.ExportedProgram,
@@ -230,7 +233,7 @@ def _violates(condition: str, size: int) -> bool:
 def has_equal_results(
     program: torch.export.ExportedProgram, module: torch.nn.Module, inputs: Inputs
 ) -> bool | None:
-    """True if model and program give equal results, within the tolerances of their types.
+    """True if model and program give equal results, but for rounding.
 
     None if they cannot be compared. Programs that draw random numbers begin with the generator's
     state that the model has, so they draw the same, unless the capture draws in another order.
@@ -262,7 +265,12 @@ def _is_close(actual: Any, expected: Any) -> bool:
     tolerance = TOLERANCES.get(expected.dtype)
     if tolerance is None:
         return torch.equal(actual, expected)
-    return torch.allclose(actual, expected, tolerance.relative, tolerance.absolute, equal_nan=True)
+    # Both are computed by torch, so only the order of sums may differ. Another branch can be nearly
+    # right, such as that of odd sizes for even ones.
+    relative = tolerance.relative / STRICTER
+    known = expected.abs().nan_to_num(0, 0, 0)
+    largest = float(known.max()) if known.numel() else 0.0
+    return torch.allclose(actual, expected, relative, relative * largest, equal_nan=True)
 
 
 class _WithoutAssertions(torch.fx.Interpreter):

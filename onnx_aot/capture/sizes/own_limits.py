@@ -33,7 +33,7 @@ class OwnLimits:
 
     def __init__(self, module: torch.nn.Module, requested: DynamicShapes) -> None:
         self._module, self._requested = module, requested
-        self._limits: dict[object, bool] = {}
+        self._limits: set[object] = set()
 
     def settle(self, decisions: Sequence[Decision], inputs: Inputs) -> tuple[Decision, ...]:
         """Returns the decisions; rare branches whose other side the model refuses choose nothing.
@@ -48,9 +48,9 @@ class OwnLimits:
             limits = []
             for branch in find_rare_branches(self._requested, settled):
                 key = branch.line, branch.dim, branch.condition
-                if key not in self._limits:
-                    self._limits[key] = self._is_limit(branch, settled, inputs, accepted)
-                if self._limits[key]:
+                # What is no limit may be one in a capture that fixes fewer dimensions.
+                if key in self._limits or self._is_limit(branch, settled, inputs, accepted):
+                    self._limits.add(key)
                     limits.append(branch.decision)
             if not limits:
                 return settled

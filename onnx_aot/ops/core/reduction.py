@@ -227,6 +227,9 @@ def _find_extreme(op: Builder, name: str, value: Value, dim: int | None, keepdim
     return op.Reshape(flat, [1] * rank) if keepdim else flat
 
 
+FEW = 64
+"""Number of elements up to which float32 is exact enough for their sums."""
+
 _POSITION = "the position of a NaN is not found: NaN is skipped unless it comes first"
 for _target in (aten.argmax.default, aten.argmin.default):
     LIMITS[_target], REPORTED[_target] = _POSITION, FLOATING
@@ -244,7 +247,13 @@ def aten_cumsum(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value:
     value = op.cast(self, op.result_dtype)
     if op.rank(value) == 0:
         return value
-    return op.CumSum(value, op.constant(dim, ir.DataType.INT64))
+    axis = op.constant(dim, ir.DataType.INT64)
+    size = op.result.shape[dim]
+    if op.result.dtype == torch.float32 and not (isinstance(size, int) and size <= FEW):
+        # PyTorch adds in double. Sums of phases, whose sine is taken, are wrong otherwise.
+        double = ir.DataType.DOUBLE
+        return op.cast(op.CumSum(op.cast(value, double), axis), op.result_dtype)
+    return op.CumSum(value, axis)
 
 
 @register(aten.var.correction)

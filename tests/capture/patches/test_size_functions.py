@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,8 @@ def resynthesize(x: Tensor, **options: Any) -> Tensor:
 
 
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sqrt of a product": lambda x: x * math.sqrt(x.shape[0] * x.shape[1]),
+    "sqrt, as a size": lambda x: x[:, : int(math.sqrt(x.shape[0] * x.shape[1]))],
     "linspace, dtype": lambda x: torch.linspace(-1, 2, steps=x.shape[1], dtype=torch.float64),
     "linspace, ints": lambda x: torch.linspace(0, 10, x.shape[1], dtype=torch.int64),
     "linspace, dynamic bounds": lambda x: torch.linspace(0, x.shape[1] - 1, 5),

@@ -66,3 +66,20 @@ def test_inputs_of_equal_size_tell_nothing() -> None:
     shapes = ({0: "n"}, {0: "m"})
     with pytest.raises(DynamicShapeError, match="only the example's branch is captured"):
         onnx_aot.export(fails_alone, inputs, dynamic_shapes=shapes)
+
+
+def test_a_limit_beside_a_batch_of_one() -> None:
+    """The example fixes the batch, so the limit is seen in the second capture only."""
+
+    def forward(x: Tensor) -> Tensor:
+        if any(n % 8 > 0 for n in x.shape[1:2]):
+            message = "sizes must be divisible by 8"
+            x = 0 if message else x
+            raise ValueError(message)
+        return x.reshape(-1, 8, 3).sum(1)
+
+    program = onnx_aot.export(
+        forward, (torch.rand(1, 16, 3),), dynamic_shapes=({0: "batch", 1: "n"},)
+    )
+    for sizes in ((1, 8, 3), (3, 24, 3)):
+        torch.testing.assert_close(program(x := torch.rand(sizes))[0], forward(x))

@@ -160,3 +160,18 @@ def test_too_many_branches_are_refused() -> None:
 
     with pytest.raises(DynamicShapeError, match="right for few sizes"):
         export(by_rest, torch.randn(2, 16, 4))  # type: ignore[arg-type]
+
+
+def test_a_branch_that_is_nearly_right_is_not_taken_for_the_other() -> None:
+    def forward(x: Tensor) -> Tensor:
+        n = x.shape[1]
+        if n % 2:  # noqa: SIM108
+            grid = torch.arange(n) * (1 / (n - 0.01))
+        else:
+            grid = torch.arange(n) * (1 / n)
+        return x + grid
+
+    program = onnx_aot.export(forward, (torch.rand(1, 16),), dynamic_shapes=({1: "n"},))
+    for length in (16, 17, 64, 65):
+        x = torch.zeros(1, length)
+        torch.testing.assert_close(program(x)[0], forward(x), rtol=1e-6, atol=1e-6)

@@ -6,8 +6,10 @@ import math
 import warnings
 from typing import Any
 
+import pytest
 import torch
 
+import onnx_aot
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, given, ints, parametrize
 
@@ -258,3 +260,17 @@ ROWS = [
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
+def test_long_cumulative_sums_are_as_exact_as_pytorchs(shapes: Any) -> None:
+    """The sine of a sum of phases shows how exact the sum is."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return torch.cumsum(x, 0).sin()
+
+    x = torch.rand(20000, generator=torch.Generator().manual_seed(0)) * 3
+    program = onnx_aot.export(forward, (x,), dynamic_shapes=shapes)
+    exact = forward(x.double())
+    errors = [float((found - exact).abs().max()) for found in (program(x)[0], forward(x))]
+    assert errors[0] <= 2 * errors[1]

@@ -63,6 +63,16 @@ class Assignments:
         self.watched = {(id(change.owner), change.name): change for change in watched}
         self._read: set[tuple[int, str]] = set()
         self._first: dict[str, _Value] | None = None
+        self._is_paused = False
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Lets this package read attributes, which is not the model."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
@@ -81,6 +91,8 @@ class Assignments:
         setattr_of_torch = module.__setattr__
 
         def get(self_: Any, name: str) -> Any:
+            if self._is_paused:
+                return object.__getattribute__(self_, name)
             held = id(object.__getattribute__(self_, "__dict__"))
             if (held, name) in unset:
                 self._read.add(unset[held, name])

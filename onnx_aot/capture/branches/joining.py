@@ -34,6 +34,7 @@ __all__ = [
     "SAME_KINDS",
     "STRUCTURES",
     "DifferentBeginningError",
+    "is_same_constant",
     "join",
     "read_writes",
 ]
@@ -184,7 +185,7 @@ class _Paths:
         if isinstance(value, Input):
             return bool(value == other)
         if isinstance(value, Constant) or isinstance(other, Constant):
-            return _is_same_constant(value, other)
+            return is_same_constant(value, other)
         first, second = self._offset(value, True), self._offset(other, False)
         if math.isinf(first) and math.isinf(second):
             return self._first.get(id(value)) == self._second.get(id(other))
@@ -321,7 +322,8 @@ def _compare_leaves(
     return pairs
 
 
-def _is_same_constant(constant: Any, other: Any) -> bool:
+def is_same_constant(constant: Any, other: Any) -> bool:
+    """True for two constants with equal elements, or equal graphs."""
     if not isinstance(constant, Constant) or not isinstance(other, Constant):
         return False
     one, two = constant.value, other.value

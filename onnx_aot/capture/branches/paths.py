@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +19,10 @@ from onnx_aot.capture.branches.joining import (
     DifferentBeginningError,
     join,
 )
+from onnx_aot.capture.branches.meetings import Meetings, Run, follows
 from onnx_aot.capture.branches.replay import replay
-from onnx_aot.capture.branches.steps import Call, Constant, Step, ask, check, read_steps
+from onnx_aot.capture.branches.states import State, read_state
+from onnx_aot.capture.branches.steps import Call, Constant, Raised, Step, ask, check, read_steps
 from onnx_aot.capture.error_hints import UnjoinableError
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.sizes.guards import location_of_error
@@ -42,8 +46,8 @@ __all__ = ["FEWER", "Branches"]
 class Limits(NamedTuple):
     """The most paths through a model, and the most questions on one of them."""
 
-    paths: int = 16
-    questions: int = 8
+    paths: int = 48
+    questions: int = 24
 
     def __str__(self) -> str:
         return (
@@ -106,7 +110,7 @@ class Branches:
         expression = node.expr
         known = path.known.get(expression)
         if known is None:
-            known = path.next_answer(self.limits)
+            known = path.next_answer(self.limits, sys._getframe(1))
             record_mark(ask, torch.SymBool(node), known)  # type: ignore[no-untyped-call]
             path.known[expression], path.known[~expression] = known, not known
             self._decided("both", node.shape_env, expression)
@@ -146,18 +150,22 @@ class Branches:
 class _Path:
     """One run of ``forward``: the prescribed answers, and those that were given."""
 
-    def __init__(self, answers: Sequence[bool]) -> None:
-        self._prescribed, self.answers = answers, list[bool]()
+    def __init__(self, answers: Sequence[bool], choose: Callable[[State, int], bool]) -> None:
+        self._prescribed, self._choose, self.answers = answers, choose, list[bool]()
         self.known: dict[Any, bool] = {}
+        self.states: list[State] = []
+        self.read_state: Callable[[FrameType], State]
         self.tracer: Any = None
         self.spec: Any = None
 
-    def next_answer(self, limits: Limits) -> bool:
+    def next_answer(self, limits: Limits, frame: FrameType) -> bool:
         position = len(self.answers)
         if position >= limits.questions:
             raise UnjoinableError(str(limits))
-        given = self._prescribed[: position + 1]
-        answer = given[-1] if given else True  # a loop that may go on for long shows at once
+        state = self.read_state(frame)
+        prescribed = position < len(self._prescribed)
+        answer = self._prescribed[position] if prescribed else self._choose(state, position)
+        self.states.append(state)
         self.answers.append(answer)
         return answer
 
@@ -182,20 +190,25 @@ class _Capture:
         self._count = 0
         self._assignments = Assignments()
         self._constants: dict[int, Constant] = {}
+        self._meetings: Meetings | None = Meetings()
+        self._usual: dict[Any, bool] = {}
 
     def run(self) -> Any:
         steps = self._solve_all()
-        if isinstance(steps, _Raised):
+        if isinstance(steps, Raised):
             raise UnjoinableError(f"each side raises an error, such as {_show(steps.error)}")
         self._assignments.repeat()
         return pytree.tree_unflatten(replay(steps, self._inputs), self._results)
 
-    def _solve_all(self) -> list[Step] | _Raised:
+    def _solve_all(self) -> list[Step] | Raised:
         """The steps of all paths."""
         knew_less = False  # torch, about sizes in the first path
         while True:
             try:
-                return self._solve(())
+                steps, _ = self._solve(())
+                if self._is_confirmed(steps):
+                    return steps
+                self._meetings, watched = None, set(self._assignments.watched.values())
             except DifferentBeginningError:
                 if knew_less:
                     raise
@@ -207,37 +220,62 @@ class _Capture:
                 if len(watched) == len(self._assignments.watched):
                     raise
             self._count, self._assignments = 0, Assignments(watched)
+            self._meetings = None if self._meetings is None else Meetings()
 
-    def _solve(self, answers: tuple[bool, ...], known: Any = None) -> list[Step] | _Raised:
-        """The steps of all paths that begin with some answers."""
-        path, steps = known or self._record(answers)
-        if len(path.answers) == len(answers):
-            return steps
-        taken = path.answers[len(answers)]
-        ways = {taken: self._solve((*answers, taken), (path, steps))}
+    def _is_confirmed(self, steps: list[Step] | Raised) -> bool:
+        """True if another path, with unusual answers, is as the joined steps say."""
+        if self._meetings is None or not self._meetings.used or isinstance(steps, Raised):
+            return True
+        self._count = 0
+        for chooses in (lambda state, number: False, lambda state, number: number % 2 == 1):
+            run = self._record((), chooses)
+            if not isinstance(run.steps, Raised) and not follows(steps, run):
+                return False
+        return True
+
+    def _solve(
+        self, answers: tuple[bool, ...], run: Run | None = None
+    ) -> tuple[list[Step] | Raised, Run]:
+        """The steps of all paths that begin with some answers, and the path of their values."""
+        number = len(answers)
+        if run is None:
+            run = self._record(answers)
+            if self._meetings is not None and not isinstance(run.steps, Raised):
+                self._meetings.add(run)
+                self._meetings.meet(run, number)
+        if run.open == number:
+            return run.steps, run
+        taken = run.answers[number]
+        ways = {taken: self._solve((*answers, taken), run)}
         ways[not taken] = self._solve((*answers, not taken))
-        first, second = ways[True], ways[False]
-        if isinstance(first, _Raised):
-            return self._require(False, second, len(answers), first)
-        if isinstance(second, _Raised):
-            return self._require(True, first, len(answers), second)
-        at = _find_question(first, len(answers))
-        return join(first, second, at)
+        (first, of_first), (second, of_second) = ways[True], ways[False]
+        found: tuple[list[Step] | Raised, Run]
+        if isinstance(first, Raised):
+            found = self._require(False, second, of_second, number, first), of_second
+        elif isinstance(second, Raised):
+            found = self._require(True, first, of_first, number, second), of_first
+        else:
+            found = join(first, second, of_first.asked[number]), of_first
+        if self._meetings is not None and not isinstance(found[0], Raised):
+            self._meetings.remember(found[1], number, found[0])
+        return found
 
     def _require(
-        self, answer: bool, steps: list[Step] | _Raised, number: int, raised: _Raised
-    ) -> list[Step] | _Raised:
+        self, answer: bool, steps: list[Step] | Raised, run: Run, number: int, raised: Raised
+    ) -> list[Step] | Raised:
         """Makes an assertion of a question, because the model raises an error on one side.
 
         Args:
             answer: The answer with which it does not.
             steps: The steps with this answer.
+            run: Their path.
             number: Number of questions before this one.
             raised: The other side.
         """
-        if isinstance(steps, _Raised):
+        if isinstance(steps, Raised):
             return raised
-        at = _find_question(steps, number)
+        self._usual[run.states[number].place] = answer
+        at = run.asked[number]
         asked = steps[at]
         leaves, spec = pytree.tree_flatten(((asked.leaves[0], _show(raised.error), answer), {}))
         is_asserted = _can_assert(asked)
@@ -249,11 +287,26 @@ class _Capture:
             self._branches.validations.append(found)
         return steps
 
-    def _record(self, answers: tuple[bool, ...]) -> tuple[_Path, list[Step] | _Raised]:
+    def _record(
+        self,
+        answers: tuple[bool, ...],
+        chooses: Callable[[State, int], bool] = lambda state, number: True,
+    ) -> Run:
+        """Runs ``forward`` once.
+
+        Args:
+            answers: The first answers.
+            chooses: Chooses the others, unless the model is known to raise an error after one. A
+                loop that may go on for long shows at once if they are True.
+        """
         self._count += 1
         if self._count > self._branches.limits.paths:
             raise UnjoinableError(str(self._branches.limits))
-        path = _Path(answers)
+
+        def choose(state: State, number: int) -> bool:
+            return self._usual.get(state.place, chooses(state, number))
+
+        path = _Path(answers, choose)
 
         def run(*inputs: Any) -> Any:
             path.tracer = current_tracer()
@@ -267,6 +320,15 @@ class _Capture:
             results, path.spec = pytree.tree_flatten(wrap_constants(returned))
             return tuple(results)
 
+        def read(frame: FrameType) -> State:
+            is_first = not path.answers  # all paths are the same there
+            with self._assignments.paused():
+                changes = [] if is_first else list_changes()
+                return read_state(
+                    frame, run.__code__, path.tracer, changes, path.known, is_first=is_first
+                )
+
+        path.read_state = read
         with (
             self._branches.following(path),
             preserved_state(self._module, elements=False) as list_changes,
@@ -277,19 +339,14 @@ class _Capture:
                 module = record_path(run, self._inputs)
             except Exception as error:
                 if path.answers and _is_raised_by_model(error):
-                    return path, _Raised(error)
+                    self._usual.setdefault(path.states[-1].place, not path.answers[-1])
+                    return Run(path.answers, path.states, Raised(error), {})
                 raise
             self._assignments.add_path(list_changes())
         if self._results is not None and path.spec != self._results:
             raise UnjoinableError(STRUCTURES, SAME_KINDS)
         self._results = path.spec
-        return path, read_steps(module, self._inputs, self._constants)
-
-
-class _Raised(NamedTuple):
-    """The end of a path at which the model raises an error."""
-
-    error: BaseException
+        return Run(path.answers, path.states, *read_steps(module, self._inputs, self._constants))
 
 
 def _is_raised_by_model(error: BaseException) -> bool:
@@ -314,8 +371,3 @@ def _can_assert(asked: Step) -> bool:
 def _show(error: BaseException) -> str:
     first = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-def _find_question(steps: Sequence[Step], number: int) -> int:
-    asked = [i for i, step in enumerate(steps) if getattr(step, "target", None) is ask]
-    return asked[number]

@@ -17,6 +17,7 @@ __all__ = [
     "Choice",
     "Constant",
     "Input",
+    "Raised",
     "Step",
     "Value",
     "Way",
@@ -103,6 +104,13 @@ class Choice:
     position: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Raised:
+    """The end of a path at which the model raises an error."""
+
+    error: BaseException
+
+
 Step = Call | Branch
 Value = Call | Choice | Input | Constant
 """A value. A call stands for its result."""
@@ -110,8 +118,11 @@ Value = Call | Choice | Input | Constant
 
 def read_steps(
     module: torch.fx.GraphModule, inputs: Sequence[Any], constants: dict[int, Constant]
-) -> list[Step]:
+) -> tuple[list[Step], dict[torch.fx.Node, Value]]:
     """Reads a recorded graph; the last step returns its results.
+
+    Returns:
+        The steps, and the value of each node.
 
     Args:
         module: The graph.
@@ -133,7 +144,7 @@ def read_steps(
             call = Call(target, leaves, spec, node)
             values[node] = call
             steps.append(call)
-    return steps
+    return steps, values
 
 
 def _find_attribute(module: torch.nn.Module, path: str) -> Any:

@@ -208,7 +208,7 @@ def hides_a_loop(x: Tensor) -> Tensor:
 REFUSED = {
     returns_none: "they return different structures",
     returns_integers: "they compute a torch.int64 tensor with 2 dimensions and a torch.float32",
-    loops: "more than 8 questions on one path",
+    loops: "more than 24 questions on one path",
     writes_and_reads_view: "another view",
     always_raises: "each side raises an error, such as ValueError: not positive",
     hides_a_loop: "needs values of its data",

@@ -64,7 +64,7 @@ def test_branches_that_are_captured_are_no_places() -> None:
 
 
 def flags(x: Tensor) -> Tensor:
-    for limit in range(9):
+    for limit in range(25):
         x = x + 1 if x.sum() > limit else x
     return x
 
@@ -72,11 +72,11 @@ def flags(x: Tensor) -> Tensor:
 def test_too_many_branches() -> None:
     message = str(failure(flags, X))
     assert "  1. " + place(flags, "if x.sum() > limit") in message
-    assert "Both sides cannot be one model: there are more than 16 paths" in message
+    assert "Both sides cannot be one model: there are more than 48 paths" in message
     assert "fix: choose with torch.where(condition, a, b)" in message
 
     def fixed(x: Tensor) -> Tensor:
-        for limit in range(9):
+        for limit in range(25):
             x = torch.where(x.sum() > limit, x + 1, x)
         return x
 
@@ -145,7 +145,7 @@ def test_places_that_need_values(function: Any, args: Any, text: str, fix: str) 
 
 
 def early(x: Tensor) -> Tensor:
-    for limit in range(9):
+    for limit in range(25):
         if x.sum() > limit:
             return x * 2
     return x - 1

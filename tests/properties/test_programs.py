@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.properties.check import check, reduce_failure
 from tests.properties.generate import generate
+from tests.properties.programs import Input
+from tests.properties.scope import Scope
 
 OUTCOMES: collections.Counter[str] = collections.Counter()
 """Outcomes of the programs, for the summary at the end of the run."""
@@ -37,3 +39,13 @@ def test_programs_equal_eager(drawn: random.Random, pytestconfig: pytest.Config)
     OUTCOMES.update(programs=1, **checked.sizes)
     if checked.refused:
         OUTCOMES[f"refused with {checked.refused.partition(':')[0]}"] += 1
+
+
+def test_a_write_that_eager_rejects_is_left_out() -> None:
+    """The elements of an expanded tensor share memory."""
+    inputs = [Input("x", "float32", ("n", "m"), "expanded"), Input("y", "float32", ("n", "m"))]
+    scope = Scope(inputs, {"n": 4, "m": 6}, dynamic=True, training=False)
+    expanded, plain = scope.values[:2]
+    assert not scope.write("x.add_(1)", expanded)
+    assert scope.write("y.add_(1)", plain)
+    assert scope.lines == ["y.add_(1)"]

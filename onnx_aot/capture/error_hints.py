@@ -139,6 +139,11 @@ _EXPLANATIONS: dict[str, tuple[str, str]] = {
         "it moves tensors to a device that this installation of torch does not have",
         "write x.to(other.device) instead of a fixed device",
     ),
+    "gradients": (
+        "it writes to a tensor that requires a gradient, which PyTorch does under torch.no_grad() "
+        "only",
+        "export it as it runs, within `with torch.no_grad():`, or call model.requires_grad_(False)",
+    ),
 }
 
 

@@ -78,3 +78,35 @@ def test_vmap_is_applied_by_torch() -> None:
     assert any("torch.vmap or one of torch.func" in note for note in program.report.notes)
     x = torch.rand(6, 3)
     torch.testing.assert_close(program(x)[0], rows(x))
+
+
+class Scaled(torch.nn.Module):
+    """Writes to a parameter, or to what is computed from one, by ``out=``."""
+
+    def __init__(self, by_out: bool) -> None:
+        super().__init__()
+        self.by_out = by_out
+        self.scale = torch.nn.Parameter(torch.full((3,), 2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.by_out:
+            y = x * self.scale
+            return torch.add(y, x, out=y)
+        self.scale.clamp_(0, 1)
+        return x * self.scale
+
+
+@pytest.mark.parametrize("by_out", [True, False])
+@pytest.mark.filterwarnings("ignore::onnx_aot.OnnxExporterWarning")
+def test_writes_to_tensors_that_require_gradients(by_out: bool) -> None:
+    """Both edits that the error names help."""
+    with pytest.raises(
+        onnx_aot.errors.CaptureError, match=r"requires a gradient.*\n.*\n.*forward\nfix"
+    ):
+        onnx_aot.export(Scaled(by_out), (X,))
+    with torch.no_grad():
+        programs = [onnx_aot.export(Scaled(by_out), (X,))]
+        expected = Scaled(by_out)(X)
+    programs.append(onnx_aot.export(Scaled(by_out).requires_grad_(False), (X,)))
+    for program in programs:
+        torch.testing.assert_close(program(X)[0], expected)

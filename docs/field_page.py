@@ -33,6 +33,9 @@ and dynamic dimensions. *Plain capture* is *dynamic* if `torch.export` keeps the
 *static* if it takes the model only without them, and otherwise *refused*. `torch.export` keeps no
 dimension that is 1 in the example.
 
+Below a message stands what was changed as it says, and what the export gave then. A changed model
+gives the results of the unchanged one in PyTorch.
+
 {measured}"""
 
 NOT_MEASURED = "# Models of other packages\n\nNot measured yet: `python -m benchmarks.field`.\n"
@@ -83,7 +86,17 @@ def _describe_failures(rows: Iterable[Row]) -> list[str]:
                     f" {seconds['ours']:.1f} s; plain capture takes {seconds['plain']:.1f} s."
                 )
             parts += [f"### {row['name']}", outcome, f"```text\n{text}\n```"]
+            if "followed" in row:
+                parts.append(_describe_followed(row["followed"]))
     return parts or ["None."]
+
+
+def _describe_followed(followed: Row) -> str:
+    """Returns what was changed as the message says, and whether the model is right then."""
+    changed = f"The fix, followed: {followed['changed']}."
+    if followed["stage"] == RIGHT:
+        return f"{changed} The model is right then."
+    return f"{changed} Then: {followed['reason']}"
 
 
 def _rounded_table(rows: Iterable[Row]) -> str:

@@ -64,10 +64,13 @@ def summarize_field(rows: list[dict[str, Any]]) -> dict[str, Any]:
     trained = [row for row in rows if row["weights"]]
     peers = [row["torch_onnx"] for row in rows if "torch_onnx" in row]
     right = [row for row in rows if row["stage"] == RIGHT]
+    followed = [row["followed"] for row in rows if "followed" in row]
     summary: dict[str, Any] = {
         "models": len(rows),
         "packages": len({row["package"] for row in rows}),
         "right at both sizes": len(right),
+        "not right, and the fix of the message was followed": len(followed),
+        "right after that": count_right(followed),
         "with trained weights": len(trained),
         "with trained weights, right": count_right(trained),
         "plain capture keeps the dimensions": len(dynamic),

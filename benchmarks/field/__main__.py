@@ -3,8 +3,10 @@
     python -m benchmarks.field [NAME ...] [--group GROUP] [--limit SECONDS] [--jobs N] [--missing]
 
 Each model is one row, in a process of its own. The example has batch 1; outputs are compared with
-PyTorch's at its size and at another one. ``torch.export`` and torch.onnx get the same module,
-inputs and dynamic dimensions. Results are written after every row; other stored rows stay.
+PyTorch's at its size and at another one. If a row is not right and ``fixes`` has the fix that its
+message offers, the model is exported once more with it. ``torch.export`` and torch.onnx get the
+same module, inputs and dynamic dimensions. Results are written after every row; other stored rows
+stay.
 Needs the packages of ``benchmarks/field/requirements.txt``: ``python -m nox -s field``.
 """
 
@@ -15,10 +17,13 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from benchmarks.field import FIELD, GROUPS, NAME, summarize_field
+from benchmarks.field.fixes import FIXES
+from benchmarks.field.followed import describe_fix, follow_named_fix
 from benchmarks.field.measure import empty_field_row, measure_named_row
 from benchmarks.isolation import run_isolated
 from benchmarks.results import machine, read_json, write_json
 from benchmarks.row_options import make_row_parser, parse_row_options
+from benchmarks.zoo_models.measure import RIGHT, STAGES
 
 LIMIT = 1800.0
 PRELOAD = ("benchmarks.field.preload",)
@@ -41,6 +46,9 @@ def main() -> None:
             row = future.result()
             done = _store_row(row)
             print(f"{row['name']}: {row['stage']} {row['reason']}".rstrip(), flush=True)
+            if "followed" in row:
+                followed = row["followed"]
+                print(f"  {followed['changed']}: {followed['stage']} {followed['reason']}".rstrip())
     for label, value in summarize_field([done[name] for name in names]).items():
         print(f"{label}: {value}")
 
@@ -67,7 +75,15 @@ def _run_row(name: str, peer: bool, limit: float) -> dict[str, Any]:
     row, ended, seconds = run_isolated(measure_named_row, (name, peer), limit, PRELOAD)
     if row is None:
         row = {**empty_field_row(FIELD[name]), "reason": ended}
-    return {**row, "wall_seconds": seconds}
+    row = {**row, "wall_seconds": seconds}
+    if row["stage"] != RIGHT and name in FIXES:
+        followed, ended, _ = run_isolated(follow_named_fix, (name,), limit, PRELOAD)
+        row["followed"] = followed or {
+            "changed": describe_fix(FIXES[name]),
+            "stage": STAGES[0],
+            "reason": ended,
+        }
+    return row
 
 
 if __name__ == "__main__":

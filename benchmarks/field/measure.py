@@ -24,7 +24,7 @@ from benchmarks.zoo_models.measure import (
     shorten_reason,
 )
 
-__all__ = ["empty_field_row", "measure_field_row", "measure_named_row"]
+__all__ = ["empty_field_row", "export_case", "measure_field_row", "measure_named_row"]
 
 LONGEST = 3000  # characters of a message
 
@@ -70,7 +70,7 @@ def measure_field_row(case: FieldCase, peer: bool = False) -> dict[str, Any]:
     subject = Subject(model, args, kwargs, case.dynamic_shapes, hints, "", case.options)
     with tempfile.TemporaryDirectory() as folder:
         ours, path = (os.path.join(folder, f"{way}.onnx") for way in ("ours", "peer"))
-        program = _export(subject, ours, row)
+        program = export_case(subject, ours, row)
         if program is not None:
             compare_outputs(case, subject, program, row)
         # Plain captures leave fake tensors in models that write to themselves, so each way has a
@@ -89,7 +89,7 @@ def _build_again(case: FieldCase, subject: Subject) -> Subject:
     return dataclasses.replace(subject, model=case.make())
 
 
-def _export(subject: Subject, path: str, row: dict[str, Any]) -> Any:
+def export_case(subject: Subject, path: str, row: dict[str, Any]) -> Any:
     """Exports with this package and writes the outcome to the row."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -12,6 +12,8 @@ import torch
 
 from benchmarks import field, results
 from benchmarks.field.case import REQUIREMENTS, FieldCase, Method, noise, read_versions
+from benchmarks.field.fixes import FIXES, Fix, Line
+from benchmarks.field.followed import describe_fix, follow_fix
 from benchmarks.field.measure import measure_field_row
 from benchmarks.zoo_models.measure import RIGHT
 from docs.field_page import make_field_page
@@ -56,6 +58,15 @@ def test_the_page_has_every_failure() -> None:
     for row in rows:
         assert f"`{row['name']}`" in page
         assert (f"### {row['name']}\n" in page) == (row["stage"] != RIGHT)
+
+
+def test_fixes_are_for_rows_that_fail() -> None:
+    rows = {row["name"]: row for row in results.read_json(field.NAME)["rows"]}
+    assert all(rows[name]["stage"] != RIGHT for name in FIXES)
+    assert {name for name, row in rows.items() if "followed" in row} == FIXES.keys()
+    assert all(
+        rows[name]["followed"]["changed"] == describe_fix(fix) for name, fix in FIXES.items()
+    )
 
 
 # --- contents of a row ---------------------------------------------------------------------------
@@ -120,3 +131,45 @@ def test_a_refused_row_has_the_whole_message() -> None:
     assert "if x.sum() > 0" in row["message"]
     assert row["torch_export"]
     assert row["torch_static"]
+
+
+class Looping(torch.nn.Module):
+    """Adds rows one by one; its loop counts in a way that three steps do not show."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        numbers = iter(range(1000))
+        return sum(row * min(next(numbers), 5) for row in x.unbind(0)) + x
+
+
+LOOP = "return sum(row * min(next(numbers), 5) for row in x.unbind(0)) + x"
+WHOLE = "return (x * torch.arange(x.shape[0]).clamp(max=5)[:, None]).sum(0) + x"
+
+
+@pytest.mark.parametrize(
+    ("fix", "changed"),
+    [
+        (Fix(fixed=("batch",)), "batch left out of dynamic_shapes"),
+        (
+            Fix(lines=(Line(f"{__name__}:Looping.forward", LOOP, WHOLE),)),
+            f"`{LOOP}` written as `{WHOLE}`",
+        ),
+    ],
+)
+def test_a_fix_that_works(fix: Fix, changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Looping, "forward", Looping.forward)  # restores it
+    assert measure_field_row(_case(Looping()))["stage"] != RIGHT
+    assert follow_fix(_case(Looping()), fix) == {"changed": changed, "stage": RIGHT, "reason": ""}
+
+
+def test_a_fix_that_does_not_work() -> None:
+    followed = follow_fix(_case(Looping()), Fix(options={"on_specialized": "error"}))
+    assert followed["stage"] == "runs in PyTorch"
+    assert "fixed" in followed["reason"]
+
+
+def test_a_fix_that_changes_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Looping, "forward", Looping.forward)
+    line = Line(f"{__name__}:Looping.forward", LOOP, "return x * 2")
+    followed = follow_fix(_case(Looping()), Fix(lines=(line,)))
+    assert followed["stage"] == "nothing"
+    assert "changes it" in followed["reason"]

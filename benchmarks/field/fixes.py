@@ -1,0 +1,79 @@
+"""Lists the fixes that messages of failing rows offer, as a user would follow them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torch.export import Dim
+
+__all__ = ["FIXES", "Fix", "Line"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A line of a package, rewritten.
+
+    Attributes:
+        function: The function that has it, as ``module:name.name``.
+        old: The line, without its indentation; only its first line if it is longer.
+        new: What stands in its place.
+    """
+
+    function: str
+    old: str
+    new: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Fix:
+    """An edit that the message of a row offers.
+
+    Attributes:
+        fixed: Names of dimensions that are left out of ``dynamic_shapes``.
+        dynamic_shapes: Another request; None for that of the row.
+        shown: The other request, as it is written.
+        options: Further options of the export.
+        lines: Lines of packages, rewritten.
+        sizes: Other sizes of the example and of the comparison; None for those of the row.
+    """
+
+    fixed: tuple[str, ...] = ()
+    dynamic_shapes: Any = None
+    shown: str = ""
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    lines: tuple[Line, ...] = ()
+    sizes: Any = None
+
+
+_EVEN = {0: "batch", 2: 2 * Dim("_height"), 3: 2 * Dim("_width")}
+
+FIXES: dict[str, Fix] = {
+    "torchaudio_emformer": Fix(fixed=("time",)),
+    "iqa_fsim": Fix(
+        dynamic_shapes=(_EVEN, _EVEN),
+        shown="({0: 'batch', 2: 2*Dim('_height'), 3: 2*Dim('_width')},) * 2",
+    ),
+    "iqa_cw_ssim": Fix(fixed=("height", "width")),
+    "mambapy": Fix(fixed=("length",)),
+    "reformer": Fix(
+        lines=(
+            Line(
+                "reformer_pytorch.reformer_pytorch:Chunk.forward",
+                "chunks = x.chunk(self.chunks, dim = self.dim)",
+                "return self.fn(x, **kwargs)",
+            ),
+        )
+    ),
+    "prediction_error": Fix(
+        lines=(
+            Line(
+                "pytorch_wpe:signal_framing",
+                "signal = F.pad(signal, (0, frame_length - 1), 'constant', pad_value)",
+                "signal = F.pad(signal, (0, frame_length - 1), 'constant', pad_value)\n"
+                "return signal.unfold(-1, frame_length, frame_step)",
+            ),
+        )
+    ),
+}
+"""By name of the row."""

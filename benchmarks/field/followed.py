@@ -1,0 +1,120 @@
+"""Follows the fix that the message of a failing row offers, and says whether the row is right then.
+
+The fixed model has to give the results of the model as it is; only then is it exported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import os
+import tempfile
+import textwrap
+import warnings
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from benchmarks.field import FIELD
+from benchmarks.field.case import FieldCase
+from benchmarks.field.fixes import FIXES, Fix, Line
+from benchmarks.field.measure import empty_field_row, export_case
+from benchmarks.ways import Subject, remove_dimensions
+from benchmarks.zoo_models.measure import compare_outputs, shorten_reason
+
+__all__ = ["describe_fix", "follow_fix", "follow_named_fix"]
+
+
+def follow_named_fix(name: str) -> dict[str, Any]:
+    """Follows the fix for the model of this name; see ``follow_fix``."""
+    return follow_fix(FIELD[name], FIXES[name])
+
+
+def follow_fix(case: FieldCase, fix: Fix) -> dict[str, Any]:
+    """Changes a model or its request as a message says, in this process, and exports it.
+
+    Returns:
+        JSON: ``changed``, in words; the last ``stage``, and the ``reason`` why it is not right.
+    """
+    warnings.simplefilter("ignore")
+    fixed = _change_case(case, fix)
+    result = {"changed": describe_fix(fix)}
+    expected = [_run(fixed.make(), fixed, index) for index in range(2)]
+    for line in fix.lines:
+        rewrite_line(line)
+    found = [_run(fixed.make(), fixed, index) for index in range(2)]
+    row = empty_field_row(fixed)
+    try:
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4, equal_nan=True)
+    except AssertionError as error:
+        return result | {"stage": row["stage"], "reason": f"changes it: {shorten_reason(error)}"}
+    args, kwargs = fixed.sample(0)
+    shapes = fixed.dynamic_shapes
+    subject = Subject(fixed.make(), args, kwargs, shapes, False, "", fixed.options)
+    with tempfile.TemporaryDirectory() as folder:
+        program = export_case(subject, os.path.join(folder, "ours.onnx"), row)
+        if program is not None:
+            compare_outputs(fixed, subject, program, row)
+    return result | {"stage": row["stage"], "reason": row["reason"]}
+
+
+def describe_fix(fix: Fix) -> str:
+    """Returns what a fix changes, as a clause."""
+    parts = []
+    if fix.fixed:
+        parts.append(f"{' and '.join(fix.fixed)} left out of dynamic_shapes")
+    if fix.dynamic_shapes is not None:
+        parts.append(f"`dynamic_shapes={fix.shown}`")
+    parts += [f"`{name}={value!r}`" for name, value in fix.options.items()]
+    for line in fix.lines:
+        parts.append(f"`{line.old}` written as `{'; '.join(line.new.splitlines())}`")
+    if fix.sizes is not None:
+        parts.append(f"an example with {', '.join(f'{k} {v}' for k, v in fix.sizes[0].items())}")
+    return "; ".join(parts)
+
+
+def _change_case(case: FieldCase, fix: Fix) -> FieldCase:
+    """The case with another request, options or sizes."""
+    shapes = case.dynamic_shapes if fix.dynamic_shapes is None else fix.dynamic_shapes
+    sizes = case.sizes if fix.sizes is None else fix.sizes
+    kept = {name: sizes[0][name] for name in fix.fixed}
+    return dataclasses.replace(
+        case,
+        dynamic_shapes=remove_dimensions(shapes, fix.fixed),
+        sizes=(sizes[0], {**sizes[1], **kept}),
+        options={**case.options, **fix.options},
+    )
+
+
+def _run(model: torch.nn.Module, case: FieldCase, index: int) -> list[Any]:
+    args, kwargs = case.sample(index)
+    with torch.no_grad():
+        return pytree.tree_leaves(model(*args, **kwargs))
+
+
+def rewrite_line(line: Line) -> None:
+    """Replaces a line in a function of an imported package.
+
+    Raises:
+        ValueError: The function does not have the line once.
+    """
+    module_name, _, names = line.function.partition(":")
+    owner: Any = importlib.import_module(module_name)
+    *path, name = names.split(".")
+    for each in path:
+        owner = getattr(owner, each)
+    function = inspect.unwrap(inspect.getattr_static(owner, name))
+    lines, first = inspect.getsourcelines(function)
+    places = [i for i, text in enumerate(lines) if text.strip() == line.old]
+    if len(places) != 1:
+        raise ValueError(f"{line.function} has {line.old!r} {len(places)} times")
+    (place,) = places
+    indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
+    lines[place] = textwrap.indent(line.new, indent) + "\n"
+    source = textwrap.dedent("".join(lines))
+    code = compile("\n" * (first - 1) + source, inspect.getfile(function), "exec")
+    made: dict[str, Any] = {}
+    exec(code, function.__globals__, made)
+    setattr(owner, name, made[name])

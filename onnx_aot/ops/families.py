@@ -61,6 +61,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
     "complex.elementary": (),
     "complex.fft": ("aten.stft",),
     "complex.jacobi": (),
+    "complex.eigenvalues": (),
     "complex.ldl": (),
     "complex.linear_algebra": (),
     "complex.normal_samples": (),
@@ -119,6 +120,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
         "aten.linalg_ldl_solve",
     ),
     "linalg.least_squares": ("aten.linalg_lstsq",),
+    "linalg.matrix_norms": ("aten.linalg_matrix_norm", "aten.linalg_norm"),
     "linalg.matrix_functions": ("aten.linalg_matrix_exp",),
     "linalg.qr": (
         "aten.geqrf",

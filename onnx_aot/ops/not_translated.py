@@ -9,16 +9,9 @@ __all__: list[str] = []
 
 
 _GRADIENT = "computes a gradient; export the forward pass only"
-_EIGENVALUES = (
-    "finds complex eigenvalues by an iteration that ONNX does not have; torch.linalg.eigvalsh "
-    "and eigh take symmetric matrices; compute the eigenvalues of others outside the model"
-)
 
 NOT_TRANSLATED.update(
     {
-        aten.linalg_eig.default: _EIGENVALUES,
-        aten.linalg_eigvals.default: _EIGENVALUES,
-        aten._linalg_eigvals.default: _EIGENVALUES,
         aten._adaptive_avg_pool2d_backward.default: _GRADIENT,
         aten._adaptive_avg_pool3d.default: (
             "is the inner form of adaptive_avg_pool3d, which is translated; call "

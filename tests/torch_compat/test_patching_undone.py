@@ -55,7 +55,7 @@ class Model(torch.nn.Module):
         if self.kind == "fixed":
             return y.reshape(4, 2)
         if self.kind == "untranslated":
-            return torch.linalg.eigvals(x[:3])
+            return torch.ops.aten._adaptive_avg_pool3d(x[None, None], (1, 1, 1))
         if self.kind == "writes":
             self.seen += 1
         if self.kind == "loop":

@@ -2,5 +2,6 @@
 
 ``pairs`` has the representation, a real and an imaginary tensor, and the table of translations for
 it; ``structural`` lists operators that treat both parts alike. ``arithmetic``, ``elementary`` and
-``linear_algebra`` compute; ``fft`` and ``window_functions`` are for signal processing.
+``linear_algebra`` compute; ``jacobi`` and ``eigenvalues`` iterate; ``fft`` and ``window_functions``
+are for signal processing.
 """

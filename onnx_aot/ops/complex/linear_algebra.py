@@ -45,7 +45,7 @@ from onnx_aot.ops.linalg.matrices import (
 )
 from onnx_aot.torch_compat import aten
 
-__all__: list[str] = []
+__all__ = ["invert"]
 
 Value = ir.Value
 INT32, INT64 = ir.DataType.INT32, ir.DataType.INT64
@@ -96,14 +96,19 @@ def _call_real(op: Builder, target: Any, *arguments: Any) -> Any:
         op.result = recorded
 
 
+def invert(op: Builder, matrix: Complex) -> Complex:
+    """Inverse; infinities or NaNs if there is none."""
+    return _as_complex(op, _call_real(op, aten.linalg_inv.default, _as_real(op, matrix)))
+
+
 @register_complex(aten.linalg_inv.default)
 def complex_linalg_inv(op: Builder, A: Complex) -> Complex:
-    return _as_complex(op, _call_real(op, aten.linalg_inv.default, _as_real(op, A)))
+    return invert(op, A)
 
 
 @register_complex(aten.inverse.default)
 def complex_inverse(op: Builder, self: Complex) -> Complex:
-    return _as_complex(op, _call_real(op, aten.linalg_inv.default, _as_real(op, self)))
+    return invert(op, self)
 
 
 @register_complex(aten.linalg_inv_ex.default)

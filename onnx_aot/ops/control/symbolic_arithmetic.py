@@ -31,12 +31,6 @@ def aten_sym_size(op: Builder, self: Value, dim: int) -> Size:
     return op.size(self, dim)
 
 
-@register(aten.size.default, aten.sym_size.default)
-def aten_size(op: Builder, self: Value) -> list[Size]:
-    """Sizes of all dimensions; torch's own kernels of composite operators request them at once."""
-    return op.all_sizes(self)
-
-
 @register(aten.sym_numel.default)
 def aten_sym_numel(op: Builder, self: Value) -> Value:
     return op.Size(self)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import string
+from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -18,7 +20,7 @@ from onnx_aot.ops.linalg.matrices import row_numbers
 from onnx_aot.ops.registry import register, register_names
 from onnx_aot.torch_compat import aten
 
-__all__: list[str] = []
+__all__ = ["reduce_vector_norm"]
 
 Value = ir.Value
 
@@ -46,6 +48,48 @@ def aten_kron(op: Builder, self: Value, other: Value) -> Value:
 @register(aten.matmul.default)
 def aten_matmul(op: Builder, self: Value, other: Value) -> Value:
     return _matmul(op, self, other)
+
+
+@register(aten.linalg_multi_dot.default)
+def aten_linalg_multi_dot(op: Builder, tensors: Sequence[Value]) -> Value:
+    """Product of matrices, of which the first and the last may be vectors."""
+    first, last = tensors[0], tensors[-1]
+    factors = list(tensors)
+    if op.rank(first) == 1:
+        factors[0] = op.Unsqueeze(first, [0])
+    if op.rank(last) == 1:
+        factors[-1] = op.Unsqueeze(last, [1])
+    product = _multiply_chain(op, factors)
+    ends = [axis for axis, end in ((0, first), (1, last)) if op.rank(end) == 1]
+    return op.Squeeze(product, ends) if ends else product
+
+
+def _multiply_chain(op: Builder, factors: list[Value]) -> Value:
+    """Multiplies in the order of the fewest multiplications, or from the left if a size is open."""
+    sizes = [op.size(factor, 0) for factor in factors] + [op.size(factors[-1], 1)]
+    if not all(isinstance(size, int) for size in sizes):
+        return functools.reduce(op.MatMul, factors)
+    best: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def count(i: int, j: int) -> int:
+        """Fewest multiplications for the factors from i to before j; keeps where to split them."""
+        if j - i == 1:
+            return 0
+        if (i, j) not in best:
+            best[i, j] = min(
+                (count(i, k) + count(k, j) + sizes[i] * sizes[k] * sizes[j], k)
+                for k in range(i + 1, j)
+            )
+        return best[i, j][0]
+
+    def multiply(i: int, j: int) -> Value:
+        if j - i == 1:
+            return factors[i]
+        split = best[i, j][1]
+        return op.MatMul(multiply(i, split), multiply(split, j))
+
+    count(0, len(factors))
+    return multiply(0, len(factors))
 
 
 @register(aten.mv.default)
@@ -202,7 +246,11 @@ def aten_linalg_vector_norm(
     dtype: Any = None,
 ) -> Value:
     """``sum(|x|^ord)^(1 / ord)``; the count of nonzeros for 0, extremes for the infinities."""
-    value = op.cast(self, op.result_dtype)
+    return reduce_vector_norm(op, op.cast(self, op.result_dtype), ord, dim, keepdim)
+
+
+def reduce_vector_norm(op: Builder, value: Value, ord: Any, dim: Axes, keepdim: bool) -> Value:
+    """The norm over axes, or over all."""
     if op.rank(value) == 0:
         return _mark_nonzeros(op, value) if ord == 0 else op.Abs(value)
     if math.isinf(ord):

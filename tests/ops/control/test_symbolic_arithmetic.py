@@ -112,15 +112,6 @@ SHAPES = [
     Row(operator.mul, (floats("n", "m"),), call=lambda x: x.shape[0] * x.shape[1], name="returned"),
     Row(aten.sym_size.int, (floats("n", "m"),), call=lambda x: x.shape[0]),
     Row(aten.sym_size.int, (floats("n", "m"),), call=lambda x: x.size(-1), name="negative"),
-    *(
-        Row(
-            target,
-            (floats(3, "m"),),
-            call=lambda x: torch.linalg.norm(x, -float("inf")),
-            captured=aten.linalg_norm.default,
-        )
-        for target in (aten.size.default, aten.sym_size.default)
-    ),
     Row(
         aten.sym_numel.default,
         (floats("n", "m"),),

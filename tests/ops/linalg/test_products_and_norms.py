@@ -56,6 +56,19 @@ MATMUL = [
     )
 ]
 
+CHAINS = [
+    Row(aten.linalg_multi_dot.default, (list(matrices),), name=name)
+    for name, matrices in (
+        ("2", (floats(2, 3), floats(3, 4))),
+        ("3", (floats(10, 2), floats(2, 10), floats(10, 2))),
+        ("5", (floats(3, 9), floats(9, 1), floats(1, 8), floats(8, 2), floats(2, 5))),
+        ("vectors", (floats(3), floats(3, 4), floats(4))),
+        ("first vector", (floats(3), floats(3, "n"), floats("n", 2))),
+        ("last vector", (floats("n", 3), floats(3, "m"), floats("m"))),
+        ("dynamic", (floats("n", 3), floats(3, "m"), floats("m", "m"), floats("m", 2))),
+    )
+]
+
 PRODUCTS = [
     Row(target, args, name=name, sizes=EMPTY)
     for target, args, name in (
@@ -297,7 +310,17 @@ DISTANCES = [
     ),
 ]
 
-ROWS = [*KRON, *MATMUL, *PRODUCTS, *LINEAR, *SUMS_WITH_PRODUCTS, *EINSUM, *NORMS, *DISTANCES]
+ROWS = [
+    *KRON,
+    *MATMUL,
+    *CHAINS,
+    *PRODUCTS,
+    *LINEAR,
+    *SUMS_WITH_PRODUCTS,
+    *EINSUM,
+    *NORMS,
+    *DISTANCES,
+]
 
 
 @parametrize(ROWS)

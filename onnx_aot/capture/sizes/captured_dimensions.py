@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -46,6 +47,9 @@ Size = int | torch.SymInt
 
 # The end of a condition that compares a size, or a value computed from it, with one number.
 NUMBER_COMPUTED = re.compile(r" == \(?-?\d+\)?$")
+
+TRIED_SIZES = 100_000
+"""About how many combinations of sizes are tried for one condition."""
 
 
 def dimension_names(
@@ -165,8 +169,7 @@ def _bound_together(
         dims.append(dim)
     if any(side.strip("() ") in examples for side in on_n.split(" == ")):
         return  # this size follows from the others
-    pairs = itertools.permutations(examples, 2)
-    if _holds_nearby(on_n, examples) or any(_has_far_solution(on_n, examples, *p) for p in pairs):
+    if _holds_nearby(on_n, examples) or _has_far_solution(on_n, tuple(examples.items())):
         return
     for dim, size in zip(dims, examples.values(), strict=True):
         if not dim.may_be_static:
@@ -184,15 +187,21 @@ def _holds_nearby(condition: str, examples: dict[str, int]) -> bool:
     return any(holds(condition, sizes) is not False for sizes in tried)
 
 
-def _has_far_solution(condition: str, examples: dict[str, int], first: str, second: str) -> bool:
-    """True if a size far above the example's fulfils a condition with some second size.
+@functools.lru_cache(256)  # the condition comes again at each question about the same dimensions
+def _has_far_solution(condition: str, sizes: tuple[tuple[str, int], ...]) -> bool:
+    """True if a size far above the examples fulfils a condition with some size of another term.
 
     Several far sizes are tried: if one size is a multiple of the other, few have a second size.
+    They are fewer where there are more terms or larger sizes, so that the time is bounded.
     """
+    examples = dict(sizes)
     far = max(map(_limit, examples.values()))
+    pairs = list(itertools.permutations(examples, 2))
+    count = min(64, max(4, TRIED_SIZES // (len(pairs) * (far + 64))))
     return any(
         holds(condition, {**examples, first: size, second: other}) is not False
-        for size in range(far, far + 64)
+        for first, second in pairs
+        for size in range(far, far + count)
         for other in range(far + 64)
     )
 

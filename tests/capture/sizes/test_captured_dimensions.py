@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.export import Dim
 
 import onnx_aot
+from onnx_aot.capture.sizes import captured_dimensions
+from onnx_aot.dimensions.conditions import holds
 from onnx_aot.errors import DynamicShapeError
 
 
@@ -105,3 +107,18 @@ def test_positional_inputs_of_any_number() -> None:
     )
     exported = onnx_aot.export(program, dynamic_shapes=({0: "rows"},), verify=True)
     assert shapes(exported) == [("rows",), ("rows",)]
+
+
+def test_the_search_for_far_sizes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A condition of six large sizes that none fulfil once took minutes."""
+    tried = []
+
+    def count(condition: str, sizes: dict[str, int]) -> bool:
+        tried.append(sizes)
+        return holds(condition, sizes) is True
+
+    monkeypatch.setattr(captured_dimensions, "holds", count)
+    examples = tuple((f"n{i}", 60) for i in range(6))
+    assert not captured_dimensions._has_far_solution("n0 * n1 == -1", examples)
+    assert len(tried) < 2 * captured_dimensions.TRIED_SIZES
+    assert captured_dimensions._has_far_solution("3 * n0 == n1", examples)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from onnx_aot.torch_compat.lookup import (
     private_attribute,
     pytree,
 )
-from onnx_aot.torch_compat.overloads import schema_of
+from onnx_aot.torch_compat.overloads import aten, schema_of
 from onnx_aot.torch_compat.patching import Patch, Settings, applied, restored
 from onnx_aot.torch_compat.places import find_place
 from onnx_aot.torch_compat.zero_sizes import SMALL_SIZES
@@ -213,12 +213,35 @@ def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
     kernel.
     """
     table = private("torch._decomp:decomposition_table") or {}
-    rules = [table[target]] if target in table else []
+    same = {_as_many_axes(target, table): None, table.get(target): None}
+    rules = [rule for rule in same if rule is not None]
     can_decompose = private_attribute(target, "torch._ops:OpOverload._can_decompose")
     with contextlib.suppress(RuntimeError):  # TorchScript operators have no dispatch table
         if can_decompose is not None and can_decompose():
             rules.append(target.decompose)
     return rules
+
+
+def _as_many_axes(
+    target: OpOverload, table: Mapping[Any, Callable[..., Any]]
+) -> Callable[..., Any] | None:
+    """Returns the rule of ``fft_fftn`` for ``fft_fft2``, and for the other transforms of two axes.
+
+    Torch's rule of ``fft_fft2`` calls ``torch.fft.fftn``, whose kernel reads sizes as numbers.
+    """
+    name = schema_of(target).name
+    if not (name.startswith("aten::fft_") and name.endswith("2")):
+        return None
+    rule = table.get(getattr(getattr(aten, name[len("aten::") : -1] + "n"), "default", None))
+    if rule is None:
+        return None
+
+    def transform(
+        self: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, **others: Any
+    ) -> Any:
+        return rule(self, s, dim, norm, **others)
+
+    return transform
 
 
 def find_python_kernel(target: OpOverload) -> Callable[..., Any] | None:

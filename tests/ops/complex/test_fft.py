@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch.export import Dim
 
 import onnx_aot
 from onnx_aot.torch_compat import aten, prims
@@ -154,3 +155,18 @@ def test_two_dynamic_dimensions_of_a_real_result() -> None:
     for shape in ((1, 2, 8, 6), (1, 2, 5, 9), (1, 2, 1, 4)):
         x = torch.rand(shape)
         assert_close(program(x)[0], filtered(x))
+
+
+@pytest.mark.parametrize("name", ["fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2"])
+def test_transforms_of_two_axes_of_even_sizes(name: str) -> None:
+    """Torch's rules of some call the transform of n axes, whose kernel reads ``2*h``."""
+
+    def transform(x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = getattr(torch.fft, name)(x)
+        return torch.view_as_real(found) if found.is_complex() else found
+
+    sizes = {1: 2 * Dim("h"), 2: 2 * Dim("w")}
+    program = onnx_aot.export(transform, (torch.rand(1, 8, 6),), dynamic_shapes=(sizes,))
+    for shape in ((1, 8, 6), (1, 4, 10)):
+        x = torch.rand(shape)
+        assert_close(program(x)[0], transform(x))

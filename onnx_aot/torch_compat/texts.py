@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from types import CodeType
 
 __all__ = [
     "ASSERTING",
@@ -20,6 +21,7 @@ __all__ = [
     "TRACED_ROOT",
     "WARNINGS_WHILE_TRACING",
     "WHILE_LOOP",
+    "asks_in_dynamo",
     "asserted_condition",
     "constraint_sentences",
     "failure_kind",
@@ -110,6 +112,11 @@ def asserted_condition(message: str) -> str | None:
 def runs_fake_kernels(file: str) -> bool:
     """True if a file of torch calls the kernels that compute shapes."""
     return file.endswith("fake_tensor.py")
+
+
+def asks_in_dynamo(code: CodeType) -> bool:
+    """True if a function of torch decides for Dynamo whether a condition on sizes is true."""
+    return code.co_name == "evaluate_expr" and "_dynamo" in code.co_filename
 
 
 # --- constraints ---------------------------------------------------------------------------------

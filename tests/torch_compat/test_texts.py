@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import traceback
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -183,3 +185,27 @@ def test_paths_of_modules() -> None:
     assert texts.TRACED_ROOT.sub("", "L['self']._modules['inner'].layer") == "layer"
     assert texts.TRACED_ROOT.sub("", "_export_root.layer") == "layer"
     assert texts.TRACED_ROOT.sub("", "inner.layer") == "inner.layer"
+
+
+def test_questions_of_dynamo_about_sizes() -> None:
+    """A strict capture that branches on a size is asked by this function."""
+    seen = []
+
+    def branch(x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] % 2 == 0 else x
+
+    class Branching(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return branch(x)
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and texts.asks_in_dynamo(frame.f_code):
+            seen.append(frame.f_code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        torch.export.export(Branching(), (X,), dynamic_shapes=({0: Dim.AUTO},), strict=True)
+    finally:
+        sys.setprofile(before)
+    assert seen

@@ -268,11 +268,18 @@ def _asks_directly(frame: FrameType | None, users: FrameType | None) -> bool:
 
 
 def _asks_for_truth(frame: FrameType | None, users: FrameType | None) -> bool:
-    """True if the user's line itself asks for the truth of a condition; kernels ask otherwise."""
-    called = None
+    """True if the user's line itself asks for the truth of a condition; kernels ask otherwise.
+
+    A strict capture does not run that line: Dynamo asks for it.
+    """
+    called, by_dynamo = None, False
     while frame is not None and frame is not users:
+        by_dynamo = by_dynamo or torch_compat.asks_in_dynamo(frame.f_code)
         called, frame = frame, frame.f_back
-    return frame is not None and called is not None and called.f_code.co_name == "__bool__"
+    if frame is None:
+        stack = torch_compat.dynamo_stack() if by_dynamo else []
+        return bool(stack) and is_users_file(stack[-1].filename)
+    return called is not None and called.f_code.co_name == "__bool__"
 
 
 def _reads_number(frame: FrameType | None, users: FrameType | None) -> bool:

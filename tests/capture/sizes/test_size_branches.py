@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -67,6 +68,47 @@ def test_the_line_is_named(function: Callable[..., Any], shapes: Any, line: str)
     assert f"`{line}` at {__file__}:" in text
     assert "runtime_checks=True" in text
     torch.testing.assert_close(program(x)[0], function(x))
+
+
+def of_logarithm(x: Tensor) -> Tensor:
+    return x if math.log2(x.shape[0]) > 2.5 else x + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (larger, {"strategies": ("strict",)}),
+        (of_logarithm, {"strategies": ("strict",)}),
+        (of_logarithm, {}),  # a non-strict capture fixes the size
+    ],
+)
+def test_the_line_is_named_in_strict_captures(function: Callable[..., Any], options: Any) -> None:
+    """Dynamo does not run the line. A branch once passed without a word, wrong at small sizes."""
+    x = torch.rand(8, 3)
+    with pytest.warns(OnnxExporterWarning, match="code branches on sizes") as caught:
+        program = onnx_aot.export(function, (x,), dynamic_shapes=(N,), **options)
+    assert f" at {__file__}:" in str(caught[0].message)
+    torch.testing.assert_close(program(x)[0], function(x))
+
+
+def test_branches_of_strict_captures_are_joined() -> None:
+    def of_parity(x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] % 2 == 0 else x
+
+    program = onnx_aot.export(
+        of_parity, (torch.rand(8, 3),), dynamic_shapes=(N,), strategies=("strict",)
+    )
+    for rows in (8, 7, 1):
+        x = torch.rand(rows, 3)
+        torch.testing.assert_close(program(x)[0], of_parity(x))
+
+
+def test_shortcuts_of_torch_are_no_branches_of_strict_captures() -> None:
+    """``group_norm`` asks in Python code of torch whether there are several values per channel."""
+    norm = torch.nn.GroupNorm(1, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OnnxExporterWarning)
+        onnx_aot.export(norm, (torch.rand(8, 3, 4),), dynamic_shapes=(N,), strategies=("strict",))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from tests.inspection import test_rounding
 from tests.torch_compat import (
     test_interrupts,
     test_lookup_missing,
+    test_lookup_missing_linalg,
     test_lookup_missing_loops,
     test_lookup_missing_messages,
     test_lookup_missing_operators,
@@ -23,6 +24,7 @@ NAMES = {patch.name for patch in ALL_PATCHES} | set(PRIVATE)
 def test_every_row_is_shown() -> None:
     missing = (
         test_lookup_missing,
+        test_lookup_missing_linalg,
         test_lookup_missing_loops,
         test_lookup_missing_messages,
         test_lookup_missing_operators,

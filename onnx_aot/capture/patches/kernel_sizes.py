@@ -237,18 +237,6 @@ def _take_along_dim(self: Tensor, indices: Tensor, dim: int | None = None) -> Te
     return self.new_empty(broadcast)
 
 
-def _reduced(self: Tensor, axes: Sequence[int], keepdim: bool, dtype: Any) -> Tensor:
-    """An empty tensor without the axes, or with size 1 there, of a real type."""
-    check(self.dtype.is_floating_point or self.dtype.is_complex, lambda: "expected numbers")
-    made = dtype or self.dtype
-    made = made.to_real() if made.is_complex else made
-    reduced = {axis % max(self.dim(), 1) for axis in axes}
-    check(len(reduced) == len(axes), lambda: f"the axes {axes} are not distinct")
-    sizes = [1 if i in reduced else size for i, size in enumerate(self.shape)]
-    kept = [size for i, size in enumerate(self.shape) if i not in reduced]
-    return self.new_empty(sizes if keepdim else kept, dtype=made)
-
-
 def _matrix_norm(
     self: Tensor,
     ord: Any = "fro",
@@ -258,21 +246,15 @@ def _matrix_norm(
     dtype: Any = None,
 ) -> Tensor:
     """Keeps sizes dynamic; torch's kernel asks whether there are elements."""
-    return _reduced(self, dim, keepdim, dtype)
-
-
-def _norm(
-    self: Tensor,
-    ord: Any = None,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: Any = None,
-) -> Tensor:
-    """Keeps sizes dynamic, as for matrix norms."""
-    if ord is not None and dim is None:
-        check(self.dim() in (1, 2), lambda: f"expected 1 or 2 axes, found {self.dim()}")
-    return _reduced(self, range(self.dim()) if dim is None else dim, keepdim, dtype)
+    check(self.dtype.is_floating_point or self.dtype.is_complex, lambda: "expected numbers")
+    reduced = {axis % max(self.dim(), 1) for axis in dim}
+    check(len(reduced) == len(dim) == 2, lambda: f"expected two distinct axes, found {dim}")
+    sizes = [1 if i in reduced else size for i, size in enumerate(self.shape)]
+    kept = [size for i, size in enumerate(self.shape) if i not in reduced]
+    made = dtype or self.dtype
+    return self.new_empty(
+        sizes if keepdim else kept, dtype=made.to_real() if made.is_complex else made
+    )
 
 
 def _multi_dot(tensors: Sequence[Tensor]) -> Tensor:
@@ -337,10 +319,7 @@ KERNELS: dict[Any, Any] = {
     aten.ctc_loss.Tensor: _ctc_loss,
     aten.linalg_lstsq.default: _lstsq,
     aten.linalg_matrix_norm.default: _matrix_norm,
-    aten.linalg_matrix_norm.str_ord: _matrix_norm,
     aten.linalg_multi_dot.default: _multi_dot,
-    aten.linalg_norm.default: _norm,
-    aten.linalg_norm.ord_str: _norm,
     aten.fake_quantize_per_tensor_affine.default: _fake_quantized,
     aten.fake_quantize_per_tensor_affine.tensor_qparams: _fake_quantized,
     aten.fake_quantize_per_channel_affine.default: _fake_quantized,
@@ -364,9 +343,8 @@ _WITHOUT: dict[Any, str] = {
     _histogramdd: "torch.histogramdd refuses dynamic dimensions.",
     _cov: "torch.cov and torch.corrcoef are refused.",
     _ctc_loss: "ctc_loss is refused.",
-    _matrix_norm: "torch.linalg.matrix_norm fixes the rows or columns.",
+    _matrix_norm: "torch.linalg.norm and matrix_norm fix rows or columns.",
     _multi_dot: "torch.linalg.multi_dot fixes all dimensions.",
-    _norm: "torch.linalg.norm of matrices fixes the rows or columns.",
     _lstsq: "torch.linalg.lstsq is refused.",
     _cdist: "torch.cdist limits the number of rows to 25, or to more than 25.",
     _fake_quantized: "Models with fake quantization are refused.",

@@ -56,7 +56,8 @@ def test_importing_brings_nothing_that_takes_long() -> None:
     )
     heavy = ("onnx", "onnx_ir", "onnxscript", "onnxruntime", "rich", "typer", "sympy", "ml_dtypes")
     assert not [name for name in modules if name.partition(".")[0] in heavy]
-    assert len(modules) < 50
+    # The table of patches has a file per question; nothing else may grow with it.
+    assert len([name for name in modules if not name.startswith("onnx_aot.torch_compat.")]) < 17
 
 
 def test_exporting_needs_no_onnx_runtime() -> None:

@@ -76,4 +76,4 @@ FIXES: dict[str, Fix] = {
         )
     ),
 }
-"""By name of the row."""
+"""Fixes by the name of the failing row."""

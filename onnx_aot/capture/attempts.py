@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import functools
 import logging
-import re
 import sys
 
 import torch
@@ -34,14 +33,11 @@ from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import CaptureError, InvalidOptionError
-from onnx_aot.torch_compat import is_asked_by_cpp, needs_data, violates_constraints
+from onnx_aot.torch_compat import is_asked_by_cpp, names_sizes, needs_data, violates_constraints
 
 __all__ = ["Attempt", "Captured", "Failure", "Plan", "make_attempt"]
 
 logger = logging.getLogger(__name__)
-
-_SYMBOL = re.compile(r"\bs\d+\b")
-"""A symbol for a size of the inputs in a message of torch."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +166,7 @@ class Failure:
         """
         if not isinstance(self.error, RuntimeError) or needs_data(self.error):
             return False
-        return not violates_constraints(self.error) and _SYMBOL.search(str(self.error)) is not None
+        return not violates_constraints(self.error) and names_sizes(self.error)
 
     @property
     def conversions(self) -> frozenset[tuple[str, str]]:

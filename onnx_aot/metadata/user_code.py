@@ -7,18 +7,19 @@ named together with the nearest line outside that calls it.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import linecache
 import os
 import sys
 import sysconfig
 from collections.abc import Sequence
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TypeVar
 
 from onnx_aot.errors import PACKAGE, SourceLocation
 from onnx_aot.torch_compat import TORCH_FOLDER
 
-__all__ = ["GENERATED", "add_caller", "is_users_file", "is_users_frame"]
+__all__ = ["GENERATED", "add_caller", "is_users_file", "is_users_frame", "source_range"]
 
 GENERATED = ("<eval_with_key>", "<frozen ")
 """Beginnings of the names of files that FX and Python give to code without a file.
@@ -59,6 +60,24 @@ def is_users_frame(frame: FrameType) -> bool:
         return str(module).partition(".")[0] not in _OTHERS
     caller = "" if frame.f_back is None else frame.f_back.f_code.co_filename
     return not caller.startswith(TORCH_FOLDER) or caller.startswith(_MODULES)
+
+
+def source_range(code: CodeType, instruction: int) -> tuple[int, int, int, int] | None:
+    """Returns the place of the expression that an instruction computes.
+
+    Args:
+        code: The function.
+        instruction: The instruction, as ``frame.f_lasti`` has it.
+
+    Returns:
+        First line, last line, first column and column behind the end, both in bytes; None if Python
+        does not tell, as before 3.11.
+    """
+    list_positions = getattr(code, "co_positions", None)
+    if list_positions is None:
+        return None
+    place = next(itertools.islice(list_positions(), instruction // 2, None))
+    return None if None in place else place
 
 
 def add_caller(lines: Sequence[_Line]) -> _Line | None:

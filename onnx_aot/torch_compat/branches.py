@@ -12,6 +12,7 @@ import torch.fx
 
 from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings, applied
+from onnx_aot.torch_compat.symbolic_sizes import is_data_symbol
 from onnx_aot.torch_compat.tracing import current_tracer, forget_answers
 
 __all__ = [
@@ -120,7 +121,7 @@ def without_new_conditions(mode: Any) -> Iterator[None]:
     tables = [private_attribute(env, f"{_SHAPES}:ShapeEnv.{name}", {}) for name in _KNOWLEDGE]
     before = [dict(table) for table in tables]
     asserts = {symbol: list(known) for symbol, known in before[0].items()}
-    symbols = {symbol for symbol in before[1] if str(symbol).startswith(("u", "zu"))}
+    symbols = {symbol for symbol in before[1] if is_data_symbol(symbol)}
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ from onnx_aot.torch_compat.fresh_sizes import define_fresh
 from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.places import Member, Place
+from onnx_aot.torch_compat.symbolic_sizes import is_data_symbol
 
 __all__ = ["LARGER_SIZES", "UNINTERESTING"]
 
@@ -121,7 +122,7 @@ def _for_larger_sizes(env: Any, expression: Any, counts_all: bool) -> Any:
     limits = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_range", {})
     counts = of_data & expression.free_symbols
     if counts_all:
-        asked = (s for s in expression.free_symbols if s.is_integer and str(s).startswith("u"))
+        asked = (s for s in expression.free_symbols if s.is_integer and is_data_symbol(s))
         # a bool is a number from 0 to 1
         counts |= {s for s in asked if s in limits and limits[s].lower >= 0 and limits[s].upper > 1}
     larger = {s: ranges(2, infinity) if s in counts else r for s, r in limits.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onnx_aot.torch_compat.patching import Patch, Settings
-from onnx_aot.torch_compat.symbolic_sizes import creation_stack, symbolic_expression
+from onnx_aot.torch_compat.symbolic_sizes import creation_stack, is_data_symbol, symbolic_expression
 
 __all__ = ["SLICE_BOUNDS", "is_size_of_slice"]
 
@@ -37,8 +37,7 @@ def _decide_by_example(original: Callable[..., Any], settings: Settings) -> Call
 def _is_of_data(size: Any) -> bool:
     if not isinstance(size, torch.SymInt):
         return False
-    symbols = symbolic_expression(size).free_symbols
-    return any(str(symbol).startswith("u") for symbol in symbols)
+    return any(map(is_data_symbol, symbolic_expression(size).free_symbols))
 
 
 SLICE_BOUNDS = Patch(

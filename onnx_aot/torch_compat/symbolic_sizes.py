@@ -30,6 +30,7 @@ __all__ = [
     "example_size",
     "expression_key",
     "find_kernel_with_number",
+    "is_data_symbol",
     "is_symbol",
     "known_number",
     "memory_keys",
@@ -99,6 +100,11 @@ def known_number(size: Any) -> int | None:
 def is_symbol(size: torch.SymInt) -> bool:
     """True if a symbolic size is a single symbol, not an expression such as ``2*s0``."""
     return bool(getattr(symbolic_expression(size), "is_Symbol", False))
+
+
+def is_data_symbol(symbol: Any) -> bool:
+    """True if a symbol of an expression stands for a number of data, not for a size of an input."""
+    return str(symbol).startswith(("u", "zu"))
 
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {

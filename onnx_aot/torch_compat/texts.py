@@ -33,6 +33,7 @@ __all__ = [
     "is_vmap_mark",
     "is_vmap_value",
     "is_without_conditions",
+    "names_sizes",
     "needs_data",
     "only_says",
     "printed_in_graphs",
@@ -214,6 +215,11 @@ def failure_kind(error: BaseException) -> tuple[str, str] | None:
             if found is not None:
                 return kind, next(filter(None, found.groups()), "")
     return None
+
+
+def names_sizes(error: BaseException) -> bool:
+    """True if a message has a symbol for a size of the inputs, such as ``s77``."""
+    return re.search(r"\bs\d+\b", str(error)) is not None
 
 
 def needs_data(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import sys
 import sysconfig
@@ -14,7 +15,12 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import SourceLocation
-from onnx_aot.metadata.user_code import add_caller, is_users_file, is_users_frame
+from onnx_aot.metadata.user_code import (
+    add_caller,
+    is_users_file,
+    is_users_frame,
+    source_range,
+)
 from onnx_aot.torch_compat import TORCH_FOLDER
 
 STANDARD = sysconfig.get_paths()["stdlib"]
@@ -119,3 +125,17 @@ def test_code_without_a_file_that_has_source_needs_no_caller() -> None:
         assert str(add_caller((line("<made>"), OWN))) == "<made>:1 in f"
     finally:
         del linecache.cache["<made>"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python does not tell before 3.11")
+def test_the_place_of_an_expression() -> None:
+    places = []
+
+    def note() -> int:
+        frame = sys._getframe(1)
+        places.append(source_range(frame.f_code, frame.f_lasti))
+        return 1
+
+    line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+    _ = [note(), note()]
+    assert places == [(line, line, 9, 15), (line, line, 17, 23)]

@@ -16,6 +16,7 @@ from torch.export import Dim
 from torch.fx.experimental import symbolic_shapes
 
 from onnx_aot.torch_compat import texts
+from tests.torch_compat.models import function
 
 Tensor = torch.Tensor
 X = torch.arange(12.0).reshape(4, 3)
@@ -209,3 +210,13 @@ def test_questions_of_dynamo_about_sizes() -> None:
     finally:
         sys.setprofile(before)
     assert seen
+
+
+def test_sizes_in_messages() -> None:
+    def differ(x: Tensor) -> Tensor:
+        return x[1:] + x
+
+    with pytest.raises(Exception, match="size") as caught:
+        torch.export.export(function(differ)(), (X,), dynamic_shapes=({0: Dim.AUTO},), strict=False)
+    assert texts.names_sizes(caught.value)
+    assert not texts.names_sizes(ValueError("expected 4 columns in sizes77"))

@@ -9,6 +9,8 @@ import linecache
 from collections.abc import Iterator, Sequence
 from types import CodeType
 
+from onnx_aot.metadata.user_code import source_range
+
 __all__ = ["may_hold_values"]
 
 _DECIDING = (ast.Call, ast.IfExp, ast.BoolOp, ast.Await, ast.Yield, ast.YieldFrom)
@@ -69,13 +71,10 @@ def _is_plain_iterable(node: ast.expr) -> bool:
 
 def _find_path(code: CodeType, instruction: int) -> Sequence[ast.AST]:
     """The nodes from the function down to the instruction; none if they are not known."""
-    list_positions = getattr(code, "co_positions", None)  # from Python 3.11 on
-    tree = _parse(code.co_filename)
-    if list_positions is None or tree is None:
+    place, tree = source_range(code, instruction), _parse(code.co_filename)
+    if place is None or tree is None:
         return ()
-    line, last, column, end = next(itertools.islice(list_positions(), instruction // 2, None))
-    if None in (line, last, column, end):
-        return ()
+    line, last, column, end = place
     path: list[ast.AST] = [tree]
     while True:
         parts = (p for p in _list_parts(path[-1]) if _contains(p, (line, column), (last, end)))

@@ -14,7 +14,7 @@ import torch.fx
 from onnx_aot.capture.branches.open_values import may_hold_values
 from onnx_aot.capture.module_state import Change
 from onnx_aot.metadata.user_code import is_users_frame
-from onnx_aot.torch_compat import OpOverload, symbolic_expression
+from onnx_aot.torch_compat import OpOverload, is_data_symbol, symbolic_expression
 
 __all__ = ["State", "read_state"]
 
@@ -126,8 +126,8 @@ class State:
 
         names = {}
         for symbol in sorted(expression.free_symbols, key=str):
-            name = str(symbol)
-            if name.startswith(("u", "zu")):
+            if is_data_symbol(symbol):
+                name = str(symbol)
                 self._symbols.setdefault(name, f"data{len(self._symbols)}")
                 names[symbol] = sympy.Symbol(self._symbols[name])
         return str(expression.xreplace(names))

@@ -12,7 +12,7 @@ import torch
 import torch.fx
 
 from onnx_aot.capture.loops.history import Loop
-from onnx_aot.metadata.user_code import is_users_frame
+from onnx_aot.metadata.user_code import is_users_frame, source_range
 from onnx_aot.torch_compat import current_tracer, node_of, symbolic_expression
 
 __all__ = ["find_position"]
@@ -64,12 +64,10 @@ def _find_indexed(frame: FrameType | None) -> list[Any] | tuple[Any, ...] | None
 
 def _read_instruction(frame: FrameType) -> str | None:
     """The source of the expression that a frame evaluates; None if Python does not tell."""
-    positions = getattr(frame.f_code, "co_positions", None)  # from Python 3.11 on
-    if positions is None:
+    place = source_range(frame.f_code, frame.f_lasti)
+    if place is None:
         return None
-    first, last, start, end = list(positions())[frame.f_lasti // 2]
-    if None in (first, last, start, end):
-        return None
+    first, last, start, end = place
     lines = [linecache.getline(frame.f_code.co_filename, n) for n in range(first, last + 1)]
     text = "".join(lines).encode()
     before_last = sum(len(line.encode()) for line in lines[:-1])

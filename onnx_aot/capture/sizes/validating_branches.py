@@ -27,7 +27,7 @@ import torch
 
 from onnx_aot.capture.sizes.guards import Location, find_user_frame
 from onnx_aot.errors import PACKAGE
-from onnx_aot.metadata.user_code import is_users_file
+from onnx_aot.metadata.user_code import is_users_file, source_range
 from onnx_aot.torch_compat import ASSERTING, TORCH_FOLDER, is_arithmetic, symbolic_expression
 
 __all__ = ["Validation", "Validations", "describe_validations"]
@@ -274,7 +274,7 @@ def _find_leaf(test: ast.expr, passes_if: bool, frame: FrameType) -> _Leaf | Non
     if hasattr(code, "co_positions"):
         if jumps:  # it has the position of the statement
             at, _ = _find_instruction(code, at - 2, -1)
-        _, line, _, column = list(code.co_positions())[at // 2]
+        _, line, _, column = source_range(code, at) or (None,) * 4
         ends = ((leaf, leaf.expression) for leaf in leaves)
         return next(
             (f for f, e in ends if (e.end_lineno, e.end_col_offset) == (line, column)), None

@@ -13,7 +13,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
-from onnx_aot.ops.complex.arithmetic import absolute, multiply, subtract
+from onnx_aot.ops.complex.arithmetic import multiply, subtract
 from onnx_aot.ops.complex.matrices import (
     build_hermitian,
     conjugate,
@@ -21,6 +21,7 @@ from onnx_aot.ops.complex.matrices import (
     map_parts,
     row_of,
     select_parts,
+    split_direction,
     sum_axis,
 )
 from onnx_aot.ops.complex.pairs import Complex, from_real, register_complex, zeros_like
@@ -45,14 +46,6 @@ __all__: list[str] = []
 Value = ir.Value
 
 # --- rotations -----------------------------------------------------------------------------------
-
-
-def _split_direction(op: Builder, value: Complex) -> tuple[Value, Complex]:
-    """Absolute value and direction; the direction of zero is 1."""
-    size = absolute(op, value)
-    divisor = op.Where(op.Equal(size, 0.0), 1.0, size)
-    unit = map_parts(lambda part: op.Div(part, divisor), value)
-    return size, select_parts(op, op.Equal(size, 0.0), 1.0, unit)
 
 
 def _rotate_rows(
@@ -119,7 +112,7 @@ def _eigendecompose(
         met = op.Equal(op.Unsqueeze(partner, [1]), places)
         old = diagonal(op, a.real, keepdims=True)
         product = sum_axis(op, select_parts(op, met, a, 0.0), -1)
-        twice, unit = _split_direction(op, _average_products(op, product, partner))
+        twice, unit = split_direction(op, _average_products(op, product, partner))
         tangent, cosine, sine = compute_rotations(op, partner, twice, old)
         turned = multiply(op, unit, sine)
         new = op.Sub(old, op.Mul(tangent, op.Mul(twice, 0.5)))
@@ -187,7 +180,7 @@ def _orthogonal_columns(
         squares = op.reduce("ReduceSum", squares, [-1], keepdims=True)
         other = row_of(op, a, partner)
         product = sum_axis(op, multiply(op, a, conjugate(op, other)), -1)
-        twice, unit = _split_direction(op, _average_products(op, product, partner))
+        twice, unit = split_direction(op, _average_products(op, product, partner))
         _, cosine, sine = compute_rotations(op, partner, twice, squares)
         longer = op.Sqrt(op.Max(squares, row(op, squares, partner)))
         large = op.Greater(op.Mul(twice, 0.5), op.Mul(negligible, longer))

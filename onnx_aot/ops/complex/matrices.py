@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder
+from onnx_aot.ops.complex.arithmetic import absolute
 from onnx_aot.ops.complex.pairs import Complex
 from onnx_aot.ops.linalg.matrices import column, on_diagonal, row, transpose_matrix
 
@@ -19,8 +20,10 @@ __all__ = [
     "is_zero",
     "map_parts",
     "matmul",
+    "measure_column",
     "row_of",
     "select_parts",
+    "split_direction",
     "sum_axis",
 ]
 
@@ -68,6 +71,14 @@ def is_zero(op: Builder, value: Complex) -> Value:
     return op.And(op.Equal(value.real, 0.0), op.Equal(value.imag, 0.0))
 
 
+def split_direction(op: Builder, value: Complex) -> tuple[Value, Complex]:
+    """Absolute value and direction; the direction of zero is 1."""
+    size = absolute(op, value)
+    divisor = op.Where(op.Equal(size, 0.0), 1.0, size)
+    unit = map_parts(lambda part: op.Div(part, divisor), value)
+    return size, select_parts(op, op.Equal(size, 0.0), 1.0, unit)
+
+
 def sum_axis(op: Builder, value: Complex, axis: int) -> Complex:
     """Sum over an axis, which is kept with size 1."""
     return map_parts(lambda part: op.reduce("ReduceSum", part, [axis], keepdims=True), value)
@@ -79,6 +90,12 @@ def matmul(op: Builder, left: Complex, right: Complex) -> Complex:
     return Complex(
         op.Sub(op.MatMul(a, c), op.MatMul(b, d)), op.Add(op.MatMul(a, d), op.MatMul(b, c))
     )
+
+
+def measure_column(op: Builder, *columns: Value) -> Value:
+    """Euclidean length of columns together, such as those of both parts."""
+    length: Value = op.reduce("ReduceL2", op.Concat(*columns, axis=-2), [-2], keepdims=True)
+    return length
 
 
 def build_hermitian(op: Builder, value: Complex, upper: bool) -> Complex:

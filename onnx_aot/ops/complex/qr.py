@@ -13,6 +13,7 @@ from onnx_aot.ops.complex.matrices import (
     conjugate,
     conjugate_transpose,
     map_parts,
+    measure_column,
     row_of,
     select_parts,
     sum_axis,
@@ -50,8 +51,8 @@ def _reduce_by_householder(op: Builder, matrix: Complex, steps: Size) -> tuple[C
         alpha = row_of(op, x, at)
         below, here = op.Greater(rows, i), op.Equal(rows, i)
         tail = select_parts(op, below, x, 0.0)
-        tail_length = _measure_column(op, tail.real, tail.imag)
-        length = _measure_column(op, alpha.real, alpha.imag, tail_length)
+        tail_length = measure_column(op, tail.real, tail.imag)
+        length = measure_column(op, alpha.real, alpha.imag, tail_length)
         idle = op.And(op.Equal(tail_length, 0.0), op.Equal(alpha.imag, 0.0))
         signed = op.Where(op.Less(alpha.real, 0.0), length, op.Neg(length))
         beta = op.Where(idle, alpha.real, signed)
@@ -72,12 +73,6 @@ def _reduce_by_householder(op: Builder, matrix: Complex, steps: Size) -> tuple[C
 
     parts = op.loop(steps, [matrix.real, matrix.imag, none, none], reflect_column)
     return Complex(*parts[:2]), Complex(*parts[2:])
-
-
-def _measure_column(op: Builder, *columns: Value) -> Value:
-    """Euclidean length of columns together."""
-    length: Value = op.reduce("ReduceL2", op.Concat(*columns, axis=-2), [-2], keepdims=True)
-    return length
 
 
 def _apply_householder(

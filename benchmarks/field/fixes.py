@@ -65,15 +65,5 @@ FIXES: dict[str, Fix] = {
             ),
         )
     ),
-    "prediction_error": Fix(
-        lines=(
-            Line(
-                "pytorch_wpe:signal_framing",
-                "signal = F.pad(signal, (0, frame_length - 1), 'constant', pad_value)",
-                "signal = F.pad(signal, (0, frame_length - 1), 'constant', pad_value)\n"
-                "return signal.unfold(-1, frame_length, frame_step)",
-            ),
-        )
-    ),
 }
 """Fixes by the name of the failing row."""

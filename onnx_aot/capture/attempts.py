@@ -64,6 +64,7 @@ class Plan:
             or limits them to 1, or its capture fails if they are dynamic.
         both_ways: Whether both ways of branches on data are captured.
         rolls: Whether Python loops over dynamic sizes become one loop.
+        loops_in: Files with such loops, which may be in packages that the model only calls.
         both_sizes: Whether this includes branches on numbers of elements that data selects.
         decides_slices: Whether bounds of slices that sizes do not decide are decided as for the
             example.
@@ -83,6 +84,7 @@ class Plan:
     static_ones: frozenset[str] = frozenset()
     both_ways: bool = False
     rolls: bool = False
+    loops_in: frozenset[str] = frozenset()
     both_sizes: bool = False
     decides_slices: bool = False
     ends_early: bool = False
@@ -312,6 +314,7 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
             limit=limit,
             both_ways=plan.both_ways,
             rolls=plan.rolls,
+            loops_in=plan.loops_in,
             both_sizes=plan.both_sizes,
             decides_slices=plan.decides_slices,
         )

@@ -42,7 +42,7 @@ from onnx_aot.capture.sizes.unrolled_loops import (
     TAKEN_APART,
     UNROLLED,
     describe_unrollable,
-    is_unrolled,
+    find_unrolled,
 )
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
 from onnx_aot.errors import DynamicShapeError
@@ -144,14 +144,17 @@ class Outcomes:
     @property
     def wants_rolled(self) -> bool:
         """True if a Python loop was unrolled for a requested dimension, for the first time."""
+        if any(attempt.plan.rolls for attempt in self.done) or self.best().plan.plain:
+            return False
+        return "non-strict" in self.model.strategies and bool(self.unrolled_in)
+
+    @property
+    def unrolled_in(self) -> frozenset[str]:
+        """The files of Python loops that were unrolled for a requested dimension."""
         best = self.best()
-        if any(attempt.plan.rolls for attempt in self.done) or best.plan.plain:
-            return False
-        if "non-strict" not in self.model.strategies:
-            return False
         if best.captured is not None:
-            return bool(best.fixed) and is_unrolled(best.captured.decisions)
-        return best.violation is not None and is_unrolled(best.violation.decisions)
+            return find_unrolled(best.captured.decisions) if best.fixed else frozenset()
+        return frozenset() if best.violation is None else find_unrolled(best.violation.decisions)
 
     def explain_loops(self, text: str) -> str:
         """A text in which fixes of unrolled loops say why these did not become one loop."""

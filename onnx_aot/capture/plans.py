@@ -256,7 +256,7 @@ def _plan_without_patches(attempts: Outcomes) -> Plan:
 
 def _plan_with_rolled(attempts: Outcomes) -> Plan:
     plan = _plan_first(attempts.requested, after=attempts.best().plan, rolls=True)
-    return dataclasses.replace(plan, strategies=("non-strict",))
+    return dataclasses.replace(plan, strategies=("non-strict",), loops_in=attempts.unrolled_in)
 
 
 def _plan_with_unknown(attempts: Outcomes) -> Plan:

@@ -125,6 +125,7 @@ class Run:
         limit: TimeLimit | None = None,
         both_ways: bool = False,
         rolls: bool = False,
+        loops_in: frozenset[str] = frozenset(),
         both_sizes: bool = False,
         decides_slices: bool = False,
     ) -> Run:
@@ -143,6 +144,7 @@ class Run:
             limit: Ends the run when the time for it is over.
             both_ways: Whether both ways of branches on data are captured, if torch allows it.
             rolls: Whether Python loops over dynamic sizes become one loop.
+            loops_in: Files with such loops.
             both_sizes: Whether these include branches on sizes of data.
             decides_slices: Whether bounds of slices that sizes do not decide are the example's.
         """
@@ -165,7 +167,7 @@ class Run:
         if rolls and strategy == "non-strict":
             from onnx_aot.capture.loops.steps import Loops
 
-            loops = Loops(decisions.locate, known.forget_computed)
+            loops = Loops(decisions.locate, known.forget_computed, loops_in)
         copies = branches is None and loops is None and not plain and model.reuse != "off"
         if strategy == "non-strict" and copies:
             reuse = Reuse(model.module, known, only_compares=model.reuse == "check")

@@ -69,7 +69,7 @@ from onnx_aot.torch_compat.lookup import (
     pytree,
 )
 from onnx_aot.torch_compat.modules import REGISTRIES, has_hooks, registered_in
-from onnx_aot.torch_compat.namespaces import namespaces_of_packages
+from onnx_aot.torch_compat.namespaces import namespaces_of_files, namespaces_of_packages
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
     Missing,
@@ -349,6 +349,7 @@ __all__ = [
     "missing_fake_kernels",
     "missing_operators",
     "names_sizes",
+    "namespaces_of_files",
     "namespaces_of_packages",
     "needs_data",
     "new_symbol",

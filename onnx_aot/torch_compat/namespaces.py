@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-__all__ = ["namespaces_of_packages", "reachable_namespaces"]
+__all__ = ["namespaces_of_files", "namespaces_of_packages", "reachable_namespaces"]
 
 Namespace = dict[str, Any]
 
@@ -27,6 +27,12 @@ def namespaces_of_packages(model: torch.nn.Module) -> list[Namespace]:
     found = [vars(module) for module in _loaded_modules(packages).values()] if packages else []
     # By id, since some modules are loaded under two names.
     return list({id(names): names for names in found}.values())
+
+
+def namespaces_of_files(files: Collection[str]) -> list[Namespace]:
+    """Returns the namespaces of loaded modules whose code is in one of the files."""
+    modules = list(sys.modules.values()) if files else []
+    return [vars(m) for m in modules if getattr(m, "__file__", None) in files]
 
 
 def reachable_namespaces(model: torch.nn.Module) -> list[Namespace]:

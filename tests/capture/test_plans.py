@@ -93,6 +93,7 @@ class Counted(nn.Module):
 
 FIRST = {"ends_early": True}
 INT = frozenset({(__name__, "int")})
+ROLLS = {"rolls": True, "loops_in": frozenset({__file__})}
 ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
     "as asked": (doubled, NAMED, "error", [FIRST]),
     "static": (doubled, None, "error", [FIRST]),
@@ -139,7 +140,7 @@ ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
         adds_in_a_loop,
         NAMED,
         "error",
-        [FIRST, FIRST | {"rolls": True}, {"from_zero": True, "rolls": True}],
+        [FIRST, FIRST | ROLLS, {"from_zero": True} | ROLLS],
     ),
     "data": (depends_on_data, NAMED, "error", [FIRST, {"both_ways": True}]),
     "data, an error": (returns_other_kinds, NAMED, "error", [FIRST, {"both_ways": True}]),

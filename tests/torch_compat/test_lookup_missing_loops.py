@@ -67,12 +67,17 @@ def taken_by_number(x: Tensor) -> Tensor:
     return torch.stack(states, 1)
 
 
+def numbered(x: Tensor) -> Tensor:
+    return x[:, torch.tensor([2 * t // 2 for t in range(x.shape[1])])]
+
+
 LOOPS: dict[str, Callable[[Tensor], Tensor]] = {
     "enumerate in the packages of the model": over_numbers,
     "zip in the packages of the model": over_two,
     "torch:unbind": unbound,
     "torch:Tensor.unbind": over_slices,
     "torch:SymInt.__index__": taken_by_number,
+    "torch:tensor": numbered,
     "torch:stack": stacked,
     "torch:cat": joined,
     "torch:concat": joined_by_concat,

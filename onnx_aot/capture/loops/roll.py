@@ -173,7 +173,7 @@ class _Rolling:
         first_values = [s.second if whole is None else whole.initial[s] for s in slots]
         body = _Body(self._matched, self._marks[1], self._removed, whole is not None)
         inputs = body.build(written, made)
-        results = self._call(body, [*first_values, *written], inputs)
+        results = self._call(body, [*first_values, *written], inputs) if body.values else []
         last = dict(zip(slots, results, strict=False))
         stacked = dict(zip(made, results[len(results) - len(made) :], strict=True))
         with self._graph.inserting_before(self._begin):

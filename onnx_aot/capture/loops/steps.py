@@ -12,6 +12,7 @@ import torch
 from onnx_aot.capture.error_hints import UnrollableError
 from onnx_aot.capture.loops.history import History, Loop, find_history
 from onnx_aot.capture.loops.list_items import find_position
+from onnx_aot.capture.loops.numbers import make_tensor
 from onnx_aot.capture.sizes.guards import Location
 from onnx_aot.torch_compat import current_tracer, known_number, last_node, symbolic_expression
 from onnx_aot.torch_ops.loop_marks import LOOP_STEP
@@ -25,14 +26,20 @@ class Loops:
     Args:
         locate: Returns the user's current line.
         forget: Forgets the values of computed tensors, which differ between steps.
+        files: Files with loops, whose builtins are replaced.
 
     Attributes:
         made: The loops, in the order in which they begin.
         problem: Why a loop cannot be rolled.
     """
 
-    def __init__(self, locate: Callable[[], Location | None], forget: Callable[[], None]) -> None:
-        self._locate, self._forget = locate, forget
+    def __init__(
+        self,
+        locate: Callable[[], Location | None],
+        forget: Callable[[], None],
+        files: frozenset[str] = frozenset(),
+    ) -> None:
+        self._locate, self._forget, self.files = locate, forget, files
         self._symbols: dict[Any, Loop] = {}
         self.made: list[Loop] = []
         self.problem: UnrollableError | None = None
@@ -89,6 +96,19 @@ class Loops:
     def find_history(self, items: Any) -> History | None:
         """Describes a list with a value of each step; None for other lists."""
         return find_history(self.made, items)
+
+    def make_tensor(self, numbers: Any) -> torch.Tensor | None:
+        """The tensor of a list with numbers of each step; None for other lists."""
+        return make_tensor(numbers, self._symbols) if self._symbols else None
+
+    def make_index(self, index: Any) -> Any:
+        """An index with tensors in place of lists with numbers of each step."""
+        if isinstance(index, tuple):
+            return tuple(
+                self.make_index(each) if isinstance(each, list) else each for each in index
+            )
+        made = self.make_tensor(index) if isinstance(index, list) else None
+        return index if made is None else made
 
     def find_position(self, index: Any) -> int | None:
         """The position of an element that the present step takes from a list by its number.

@@ -137,11 +137,16 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
 """Functions by the original. They act wherever a model has bound it."""
 
 
+_INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+
+
 def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Calls other functions in place of those that read data where the graph cannot record it."""
 
     def override(self: Any, func: Any, args: Any, kwargs: Any) -> Any:
         redirected = REDIRECTED.get(func)
+        if settings.loops is not None and func in _INDEXED:
+            args = (args[0], settings.loops.make_index(args[1]), *args[2:])
         if func is torch.Tensor.__getitem__ and is_mixed(args[1]):
             redirected = get_item
         if redirected is not None:

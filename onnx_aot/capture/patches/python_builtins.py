@@ -71,11 +71,16 @@ _BUILTINS: dict[str, Callable[[Any, Settings], Any]] = {"len": _make_len, "range
 
 
 def find_uses(name: str) -> Callable[[Settings], Iterator[Place]]:
-    """Finds namespaces of the model's packages where a name refers to the builtin."""
+    """Finds namespaces of the model's packages where a name refers to the builtin.
+
+    Those of other files that have loops over dynamic sizes are among them.
+    """
 
     def places(settings: Settings) -> Iterator[Place]:
+        files = () if settings.loops is None else settings.loops.files
         spaces = torch_compat.namespaces_of_packages(settings.module)
-        tables = [names for names in spaces if name not in names]
+        spaces += torch_compat.namespaces_of_files(files)
+        tables = list({id(names): names for names in spaces if name not in names}.values())
         if tables:
             yield Entries(tables, name, default=getattr(builtins, name))
 

@@ -56,6 +56,17 @@ def _cat(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]
     return cat
 
 
+def _tensor(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def tensor(data: Any, **options: Any) -> Any:
+        made = settings.loops.make_tensor(data)
+        if made is None:
+            return original(data, **options)
+        kinds = {name: options[name] for name in ("dtype", "device") if options.get(name)}
+        return made.to(**kinds) if kinds else made
+
+    return tensor
+
+
 def _index(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     def __index__(self: Any) -> Any:  # noqa: N807
         position = settings.loops.find_position(self)
@@ -92,6 +103,12 @@ LOOPS: tuple[Patch, ...] = (
         "torch:SymInt.__index__",
         _index,
         "Loops whose steps take a state from a list by the number of the step are unrolled.",
+        when=_rolls,
+    ),
+    Patch(
+        "torch:tensor",
+        _tensor,
+        "Loops that make a list of numbers for torch.tensor are unrolled.",
         when=_rolls,
     ),
     Patch(

@@ -9,7 +9,7 @@ from onnx_aot.capture.error_hints import UnrollableError
 from onnx_aot.capture.sizes.guards import Decision, Location, is_question
 from onnx_aot.errors import SourceLocation
 
-__all__ = ["TAKEN_APART", "UNROLLED", "describe_unrollable", "is_unrolled"]
+__all__ = ["TAKEN_APART", "UNROLLED", "describe_unrollable", "find_unrolled"]
 
 TAKEN_APART = (
     "the dimension is taken apart for the example's size; compute on the whole dimension with "
@@ -24,14 +24,15 @@ UNROLLED = (
 _LOOP = re.compile(r"\b(range|enumerate|zip|unbind|reversed)\(|\bfor\b.*\bin\b")
 
 
-def _is_loop(line: Location | None) -> bool:
+def _is_loop(line: Location) -> bool:
     """True if a line has a Python loop."""
-    return line is not None and _LOOP.search(line.text) is not None
+    return _LOOP.search(line.text) is not None
 
 
-def is_unrolled(decisions: Iterable[Decision]) -> bool:
-    """True if a line with a Python loop decided about a size."""
-    return any(decision.kind == "guard" and _is_loop(decision.location) for decision in decisions)
+def find_unrolled(decisions: Iterable[Decision]) -> frozenset[str]:
+    """The files in which a line with a Python loop decided about a size."""
+    places = (decision.location for decision in decisions if decision.kind == "guard")
+    return frozenset(place.file for place in places if place is not None and _is_loop(place))
 
 
 def describe_unrollable(error: Exception, decisions: Iterable[Decision]) -> str | None:

@@ -61,3 +61,29 @@ def test_models_without_such_loops_do_not_import_this() -> None:
         "assert not found, found\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_loop_in_a_package_that_only_forward_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import torch\n\n"
+        "def smooth(x):\n"
+        "    y, outs = torch.zeros_like(x[:, 0]), []\n"
+        "    for t in range(0, x.shape[1]):\n"
+        "        y = 0.5 * y + x[:, t]\n"
+        "        outs.append(y)\n"
+        "    return torch.stack(outs, 1)\n"
+    )
+    (tmp_path / "smoothing_of_others.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def forward(x: Tensor) -> Tensor:
+        from smoothing_of_others import smooth  # type: ignore[import-not-found]
+
+        return smooth(x)  # type: ignore[no-any-return]
+
+    program = onnx_aot.export(forward, (X,), dynamic_shapes=({1: "steps"},))
+    for steps in (7, 1, 12):
+        x = torch.randn(2, steps, 4)
+        torch.testing.assert_close(program(x)[0], forward(x), rtol=1e-4, atol=1e-5)

@@ -44,7 +44,8 @@ TIMES = """*Seconds* are CPU seconds until this package had saved the model or r
 in ONNX Runtime with one thread; below 1 is faster."""
 ROUNDED = """These outputs exceed the tolerance of float32 although only rounding differs:
 PyTorch's own result is as far from its result in float64 as the ONNX model's
-([rounding](debugging-a-mismatch.md#rounding))."""
+([rounding](debugging-a-mismatch.md#rounding)). Where it decides between nearly equal values, no
+value is wrong by itself, and a file of torch.onnx that is as far off counts as right too."""
 LEFT_OUT = """These packages were considered and have no row."""
 
 

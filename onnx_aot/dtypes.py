@@ -13,6 +13,7 @@ import torch
 from onnx_ir import tensor_adapters
 
 __all__ = [
+    "EXACT",
     "FOUR_BITS",
     "FOUR_BITS_SINCE",
     "HALVES",
@@ -55,6 +56,9 @@ TOLERANCES: dict[torch.dtype, Tolerance] = {
     torch.complex64: Tolerance(1e-3, 1e-4),
 }
 """Tolerances by the output's data type; outputs of other types must be equal."""
+
+EXACT = Tolerance(0.0, 0.0)
+"""Tolerance of the other types."""
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from onnx_aot.dtypes import TOLERANCES, Tolerance
+from onnx_aot.dtypes import EXACT, TOLERANCES, Tolerance
 from onnx_aot.inspection.histogram import format_bars, histogram
 from onnx_aot.inspection.rounding import Rounding, measure_rounding
 
@@ -18,8 +18,6 @@ __all__ = [
     "compare_outputs",
     "compare_types",
 ]
-
-EXACT = Tolerance(0.0, 0.0)
 
 WIDER_THAN_DOUBLE = (torch.int64, torch.uint64)
 """Types with values that float64 cannot distinguish."""
@@ -44,6 +42,8 @@ class OutputDifference:
             be equal. Empty if values were not compared.
         rounding: Distances of both results from PyTorch's in float64, if an element exceeds the
             tolerance and PyTorch runs in float64.
+        choice: Where rounding decides between nearly equal values, if that alone makes the
+            difference; see ``choices.accept_choices``.
     """
 
     name: str
@@ -57,20 +57,24 @@ class OutputDifference:
     worst: tuple[int, ...] | None = None
     histogram: tuple[tuple[str, int], ...] = ()
     rounding: Rounding | None = None
+    choice: str = ""
 
     @property
     def right(self) -> bool:
         """True if the output is within the tolerance, or differs only by rounding.
 
-        The latter means that PyTorch is about as far from its own result in float64.
+        The latter means that PyTorch is about as far from its own result in float64, and either
+        that the errors are small or that no value is wrong by itself.
         """
-        return self.within or (self.rounding is not None and self.rounding.explains)
+        rounded = self.rounding is not None and self.rounding.explains
+        return self.within or rounded or bool(self.choice)
 
     @property
     def details(self) -> str:
         """The remark, and the distances from float64 where PyTorch's own result is off too."""
         says_more = self.rounding is not None and (self.right or self.rounding.torch_elements)
-        return "; ".join(filter(None, (self.remark, str(self.rounding) if says_more else "")))
+        parts = (self.remark, str(self.rounding) if says_more else "", self.choice)
+        return "; ".join(filter(None, parts))
 
     @property
     def accepted(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.dtypes import TOLERANCES, Tolerance
+from onnx_aot.dtypes import EXACT, TOLERANCES, Tolerance
 from onnx_aot.torch_compat import in_double_precision, to_double
 
 __all__ = ["Rounding", "measure_rounding", "run_in_double"]
@@ -79,16 +79,16 @@ def measure_rounding(
     """Compares two results of an output with a third one in double precision.
 
     Args:
-        expected: PyTorch's result, of a floating point or complex type.
+        expected: PyTorch's result.
         actual: The ONNX model's, of the same type and shape.
         exact: PyTorch's in double precision.
 
     Returns:
-        Both distances, by the tolerance of the type; None if the shapes differ, or the type is one
-        without a tolerance.
+        Both distances, by the tolerance of the type; whole numbers that differ are infinitely far
+        from each other. None if the shapes differ.
     """
-    tolerance = TOLERANCES.get(expected.dtype)
-    if tolerance is None or exact.shape != expected.shape or expected.numel() == 0:
+    tolerance = TOLERANCES.get(expected.dtype, EXACT)
+    if exact.shape != expected.shape or expected.numel() == 0:
         return None
     ours = _count_tolerances(actual, exact, tolerance)
     theirs = _count_tolerances(expected, exact, tolerance)

@@ -29,22 +29,6 @@ __all__ = ["blame"]
 
 logger = logging.getLogger(__name__)
 
-CHOICES = {
-    "aten.topk",
-    "aten.sort",
-    "aten.argsort",
-    "aten.argmax",
-    "aten.argmin",
-    "aten.kthvalue",
-    "aten.median",
-    "aten.mode",
-    "aten.nonzero",
-    "aten.unique_dim",
-    "aten.bucketize",
-    "aten.searchsorted",
-}
-"""Operators whose results change abruptly where values are nearly equal."""
-
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -53,10 +37,9 @@ def blame(
 ) -> Blame | None:
     """Finds the cause of a failed verification.
 
-    The candidates, in this order: a kernel that the runtime lacks; rounding that PyTorch amplifies
-    as much; a squeeze of a dynamic dimension; an optimization without which the value is right; the
-    translation of the first operator that is wrong by itself; a model that computes something else
-    while it is captured.
+    The candidates, in this order: a kernel that the runtime lacks; a squeeze of a dynamic
+    dimension; an optimization without which the value is right; the translation of the first
+    operator that is wrong by itself; a model that computes something else while it is captured.
 
     Args:
         program: The program that failed.
@@ -78,8 +61,6 @@ def blame(
             warnings.simplefilter("ignore")  # they were issued before
             comparison = program.compare(args, kwargs)
             if comparison.first is not None:
-                if comparison.first.origin != "own" and _is_rounded(failed):
-                    return _decided_by_rounding(program, failed)
                 return _first_wrong(program, comparison, options)
             return _captured_otherwise(program, args, kwargs, failed)
     except Exception as error:  # the difference that is being explained matters more
@@ -147,30 +128,6 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
         (*places, *_find_definition(yours)),
         "correct the function, or leave it out of custom_translation_table where onnx_aot has a "
         "translation of its own",
-    )
-
-
-def _is_rounded(failed: SizeResult) -> bool:
-    """True if all that is wrong is as far from float64 in PyTorch itself."""
-    wrong = [difference for difference in failed.differences if not difference.right]
-    return all(d.rounding is not None and d.rounding.alike for d in wrong)
-
-
-def _decided_by_rounding(program: ONNXProgram, failed: SizeResult) -> Blame:
-    """Blames choices between nearly equal values, or a computation without correct digits."""
-    assert program.exported_program is not None
-    nodes = program.exported_program.graph.nodes
-    called = {node: str(getattr(node.target, "overloadpacket", "")) for node in nodes}
-    choices = [node for node, name in called.items() if name in CHOICES]
-    kinds = sorted({called[node] for node in choices})
-    what = f"{', '.join(kinds)} can choose" if kinds else "a threshold may choose"
-    return Blame(
-        "no node is wrong by itself, and PyTorch's own result in float32 is as far from its result "
-        f"in float64. Such large errors come from rounding only where {what} between nearly equal "
-        "values, or where a difference of large numbers loses all digits",
-        _find_lines(program, [node.name for node in choices]),
-        "give example inputs on which the choice is clear, such as real data instead of random "
-        "numbers; or compute in float64: model.double(), with inputs of float64",
     )
 
 

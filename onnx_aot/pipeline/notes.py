@@ -508,16 +508,25 @@ def describe_rounding(results: Sequence[SizeResult]) -> list[Note]:
     """Notes about outputs that exceed their tolerance, in PyTorch as much as in the ONNX model."""
     from onnx_aot.inspection.verification import describe_sizes
 
-    return [
-        Note(
-            f"output {difference.name} counts as right at {describe_sizes(result)}, although "
-            f"{difference.remark}: PyTorch's own rounding is as large ({difference.rounding})",
-            quiet=True,
-        )
-        for result in results
-        for difference in result.differences
-        if difference.right and not difference.within
-    ]
+    notes: list[Note] = []
+    for result in results:
+        for difference in result.differences:
+            if difference.within or not difference.right:
+                continue
+            if difference.choice and any(not note.quiet for note in notes):
+                continue  # a choice is warned of once, not for every output and size
+            text = (
+                f"output {difference.name} counts as right at {describe_sizes(result)}, although "
+                f"{difference.remark}: PyTorch's own rounding is as large ({difference.rounding})"
+            )
+            if difference.choice:
+                text += (
+                    f". {difference.choice[0].upper()}{difference.choice[1:]}. Example inputs on "
+                    "which the choice is clear, such as real data, give results that can be "
+                    "compared"
+                )
+            notes.append(Note(text, quiet=not difference.choice))
+    return notes
 
 
 def describe_inline_calls(calls: Sequence[str]) -> list[Note]:

@@ -44,6 +44,7 @@ from onnx_aot.torch_compat.fake_kernels import (
     META_TENSORS,
     Results,
     ShapeRule,
+    axis_above_zero,
     recording_slice,
     shape_rule_patches,
 )
@@ -287,6 +288,7 @@ __all__ = [
     "asserted_condition",
     "asserts_floats_of_data",
     "aten",
+    "axis_above_zero",
     "can_copy",
     "can_record_paths",
     "compute_float",

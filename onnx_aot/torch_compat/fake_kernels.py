@@ -15,8 +15,16 @@ from torch.utils.weak import WeakIdKeyDictionary
 from onnx_aot.torch_compat.lookup import FakeTensor, private, pytree
 from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.symbolic_sizes import expression_key, storage_key
+from onnx_aot.torch_compat.zero_sizes import may_be_zero
 
-__all__ = ["META_TENSORS", "Results", "ShapeRule", "recording_slice", "shape_rule_patches"]
+__all__ = [
+    "META_TENSORS",
+    "Results",
+    "ShapeRule",
+    "axis_above_zero",
+    "recording_slice",
+    "shape_rule_patches",
+]
 
 ShapeRule = Callable[..., Any]
 """``rule(new, *args, **kwargs)`` returns an operator's results, or None to let torch compute them.
@@ -100,6 +108,12 @@ class _Slices:
     def __init__(self) -> None:
         self._by_tracer: Any = weakref.WeakKeyDictionary()
         self._made: dict[Any, Any] | None = None
+        self._numbers: Any = WeakIdKeyDictionary()  # slice -> its axis
+
+    def axis_above_zero(self, tensor: torch.Tensor) -> int | None:
+        """See ``axis_above_zero``."""
+        found: int | None = self._numbers.get(tensor)
+        return found
 
     @contextlib.contextmanager
     def recording(self, tracer: Any) -> Iterator[None]:
@@ -119,6 +133,20 @@ class _Slices:
         step: Any = 1,
     ) -> torch.Tensor:
         """Slices a tensor, by torch's function if no equal slice is known."""
+        result = self._make(slice_torch, tensor, dim, start, end, step)
+        if type(result.shape[dim]) is int and may_be_zero(tensor.shape[dim]):
+            self._numbers[result] = dim % tensor.dim()
+        return result
+
+    def _make(
+        self,
+        slice_torch: Callable[..., torch.Tensor],
+        tensor: torch.Tensor,
+        dim: int,
+        start: Any,
+        end: Any,
+        step: Any,
+    ) -> torch.Tensor:
         start, end = 0 if start is None else start, sys.maxsize if end is None else end
         given = tensor, dim, start, end, step
         if self._made is None or not any(isinstance(b, torch.SymInt) for b in (start, end)):
@@ -134,6 +162,14 @@ class _Slices:
 
 
 _SLICES = _Slices()
+
+
+def axis_above_zero(tensor: torch.Tensor) -> int | None:
+    """The axis along which a tensor is a slice whose size is a number only if none is 0.
+
+    That of ``x[:1]`` is 1 in a capture that assumes sizes above zero.
+    """
+    return _SLICES.axis_above_zero(tensor)
 
 
 def recording_slice(operator: Any, tracer: Any) -> contextlib.AbstractContextManager[None]:

@@ -17,7 +17,14 @@ from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.symbolic_sizes import symbolic_expression
 
-__all__ = ["FROM_ZERO", "SMALL_SIZES", "ZERO_IGNORED", "holds_for_example", "holds_when_empty"]
+__all__ = [
+    "FROM_ZERO",
+    "SMALL_SIZES",
+    "ZERO_IGNORED",
+    "holds_for_example",
+    "holds_when_empty",
+    "may_be_zero",
+]
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 
@@ -119,7 +126,7 @@ def _larger_observed(name: str) -> Callable[[Any, Settings], Any]:
 
         def larger(self: Any, other: Any) -> Any:
             result = original(self, other)
-            if _may_be_zero(self, other):
+            if may_be_zero(self, other):
                 if _is_asked_by_user(sys._getframe(1)):
                     seen(True)
                 elif name == "__sym_max__" and other == 1:
@@ -145,7 +152,7 @@ def _comparison_observed(name: str) -> Callable[[Any, Settings], Any]:
             if (
                 _package(_find_asking_frame(sys._getframe(1))) != "torch"
                 and _is_decided(result)
-                and _may_be_zero(self, other)
+                and may_be_zero(self, other)
                 and _is_answered_above_zero(_COMPARED[name], self, other)
             ):
                 seen(True)
@@ -223,7 +230,7 @@ def _is_answered_above_zero(function: str, *sizes: Any) -> bool:
     return not isinstance(answer, kind) and isinstance(at_zero, kind)
 
 
-def _may_be_zero(*sizes: Any) -> bool:
+def may_be_zero(*sizes: Any) -> bool:
     """True if one of the sizes has a symbol that the capture assumes positive but may be zero."""
     for size in sizes:
         if isinstance(size, torch.SymInt):
@@ -246,7 +253,7 @@ def holds_when_empty(whole: Any, part: Any, start: Any, end: Any, step: int) -> 
         step: Step of the slice.
     """
     sizes = (whole, part, start, end)
-    if not _may_be_zero(*sizes):
+    if not may_be_zero(*sizes):
         return True
     given = _example(sizes)
     return all(

@@ -137,7 +137,24 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
 """Functions by the original. They act wherever a model has bound it."""
 
 
+_SIZES = {
+    torch.Tensor.shape.__get__,  # type: ignore[attr-defined]
+    torch.Tensor.size,
+    torch.Tensor.numel,
+    torch.Tensor.__len__,
+}
 _INDEXED = (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+
+
+def _reads_size_above_zero(func: Any, args: Any, kwargs: Any) -> bool:
+    """True if the size of a slice such as ``x[:1]`` is read, which is 1 only if ``x`` has one."""
+    if func not in _SIZES:
+        return False
+    axis = torch_compat.axis_above_zero(args[0])
+    if axis is None:
+        return False
+    read = kwargs.get("dim", args[1] if len(args) > 1 and func is torch.Tensor.size else None)
+    return not isinstance(read, int) or read % args[0].dim() == axis
 
 
 def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
@@ -151,6 +168,8 @@ def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[...,
             redirected = get_item
         if redirected is not None:
             return redirected, args, kwargs
+        if settings.zero_ignored is not None and _reads_size_above_zero(func, args, kwargs):
+            settings.zero_ignored(True)
         return original(self, func, args, kwargs)
 
     return override

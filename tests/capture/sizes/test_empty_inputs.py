@@ -23,6 +23,10 @@ ANSWERS: dict[str, Callable[[Tensor], Any]] = {
     "min": lambda x: x.sum() + min(x.shape[0], 1),
     "max of a difference": lambda x: x.sum() + max(x.shape[0] - 1, 0),
     "the size of a slice": lambda x: torch.ones(x[1:].shape[0] + 1),
+    "the size of the first row": lambda x: torch.ones(x[:1].shape[0] + 3),
+    "the size of the last row": lambda x: torch.ones(x[-1:].size(0) + 3),
+    "the number of the second row": lambda x: torch.ones(x[1:2].numel() + 3),
+    "the length of the first row": lambda x: torch.ones(len(x[:1]) + 3),
     "the size of a diagonal": lambda x: torch.ones(x[:, :1].diagonal().shape[0] + 1),
     "a start that may be the first": lambda x: torch.ones(torch.ones(4)[-x.shape[0] :].shape[0]),
 }
@@ -84,6 +88,12 @@ def test_what_does_not_depend_on_zero_is_captured_once(monkeypatch: pytest.Monke
     assert runs == ["non-strict"]
     onnx_aot.export(lambda x: x / max(x.shape[0], 1), (torch.rand(4),), dynamic_shapes=(one_on,))
     assert runs == ["non-strict"] * 2
+
+    def first(x: Tensor) -> Tensor:
+        return x[:1].expand(-1, x[:1].size(1)) + x[:1].size(-1)
+
+    onnx_aot.export(first, (torch.rand(4, 3),), dynamic_shapes=({0: N},))
+    assert runs == ["non-strict"] * 3
 
 
 def test_where_zero_is_asked_for_the_first_capture_ends() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from onnx_aot.capture.attribute_reads import reads_seen
 from onnx_aot.capture.error_hints import UnjoinableError
 from onnx_aot.capture.module_state import Change
 from onnx_aot.pytrees.containers import has_parts
@@ -90,28 +90,24 @@ class Assignments:
         self._read.update(key for place, key in unset.items() if place[0] in has_own)
         setattr_of_torch = module.__setattr__
 
-        def get(self_: Any, name: str) -> Any:
+        def see(place: int, name: str) -> None:
             if self._is_paused:
-                return object.__getattribute__(self_, name)
-            held = id(object.__getattribute__(self_, "__dict__"))
-            if (held, name) in unset:
-                self._read.add(unset[held, name])
-            elif name == "__dict__" and not _is_torch(sys._getframe(1).f_globals):
-                self._read.update(key for place, key in unset.items() if place[0] == held)
-            return object.__getattribute__(self_, name)
+                return
+            if (place, name) in unset:
+                self._read.add(unset[place, name])
+            elif name == "__dict__":
+                self._read.update(key for (held, _), key in unset.items() if held == place)
 
         def assign(self_: Any, name: str, value: Any) -> None:
             setattr_of_torch(self_, name, value)
             unset.pop((id(object.__getattribute__(self_, "__dict__")), name), None)
 
         def undo() -> None:
-            if module.__dict__.get("__getattribute__") is get:
-                del module.__getattribute__
             if module.__setattr__ is assign:
                 module.__setattr__ = setattr_of_torch  # type: ignore[method-assign]
 
-        with restored(undo):
-            module.__getattribute__ = get  # type: ignore[method-assign]
+        names = {name for _, name in unset}
+        with reads_seen(names, see), restored(undo):
             module.__setattr__ = assign  # type: ignore[method-assign,assignment]
             yield
 
@@ -153,10 +149,6 @@ class Assignments:
             if any(isinstance(leaf, torch.Tensor) for leaf in value.leaves):
                 assigned = pytree.tree_unflatten(value.leaves, value.spec)
                 vars(value.change.owner)[value.change.name] = assigned
-
-
-def _is_torch(namespace: dict[str, Any]) -> bool:
-    return str(namespace.get("__name__")).startswith("torch.")
 
 
 def _read_value(change: Change) -> _Value:

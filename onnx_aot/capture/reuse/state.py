@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import Iterator, Mapping, Set
+import functools
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 import torch
 
+from onnx_aot.capture.attribute_reads import reads_seen
 from onnx_aot.capture.module_state import Snapshot
 from onnx_aot.capture.python_random import state_of_generators
 from onnx_aot.capture.reuse.alike import Attribute, are_equal
 from onnx_aot.capture.reuse.exchanges import Own
-from onnx_aot.torch_compat import REGISTRIES, registered_in, restored
+from onnx_aot.torch_compat import REGISTRIES, registered_in
 
 __all__ = [
     "Attributes",
@@ -100,26 +101,23 @@ def reads_watched(
     for path, part in submodules(module):
         paths.setdefault(id(vars(part)), []).append(path)
 
-    def get(self: Any, name: str) -> Any:
-        if name in names or name == "__dict__":
-            for path in paths.get(id(object.__getattribute__(self, "__dict__")), ()):
-                if (path, name) in attributes:
-                    value = object.__getattribute__(self, name)
-                    if marks and type(value) is int:
-                        return Own(value, (path, name), reads.add)
-                    reads.add((path, name))
-                elif name == "__dict__" and not sys._getframe(1).f_globals.get(
-                    "__name__", ""
-                ).startswith("torch."):
-                    reads.update(attribute for attribute in attributes if attribute[0] == path)
-        return object.__getattribute__(self, name)
+    def see(place: int, name: str) -> Callable[[Any], Any] | None:
+        for path in paths.get(place, ()):
+            if (path, name) in attributes:
+                if marks:
+                    return functools.partial(give, (path, name))
+                reads.add((path, name))
+            elif name == "__dict__":
+                reads.update(attribute for attribute in attributes if attribute[0] == path)
+        return None
 
-    def undo() -> None:
-        if torch.nn.Module.__dict__.get("__getattribute__") is get:
-            del torch.nn.Module.__getattribute__
+    def give(attribute: Attribute, value: Any) -> Any:
+        if type(value) is int:
+            return Own(value, attribute, reads.add)
+        reads.add(attribute)
+        return value
 
-    with restored(undo):
-        torch.nn.Module.__getattribute__ = get  # type: ignore[method-assign]
+    with reads_seen(names, see):
         yield reads
 
 

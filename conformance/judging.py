@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["judge_export"]
+__all__ = ["judge_export", "reports_nan"]
 
 LENGTH = 600
 """Characters of a description."""
@@ -78,7 +78,7 @@ def _explain(exported: Any, verification: Any, args: Any, kwargs: Any) -> tuple[
         if first is not None:
             text += f"; {first.origin} {first.operator} {first.fx_node}: {first.remark}"
         if first is not None and first.origin in ("own", "runtime"):
-            if _reports_nan(exported, first, *given):
+            if reports_nan(exported, first, *given):
                 is_reported = True
             elif rounding := _find_rounding(exported, first, *given):
                 text = f"{rounding}; {text}"
@@ -88,8 +88,15 @@ def _explain(exported: Any, verification: Any, args: Any, kwargs: Any) -> tuple[
     return "reported" if is_reported else "explained", "; ".join(texts)[:LENGTH]
 
 
-def _reports_nan(exported: Any, first: Any, args: Any, kwargs: Any) -> bool:
-    """True if the report names the operator of a value, and the operator got NaN."""
+def reports_nan(exported: Any, first: Any, args: Any, kwargs: Any) -> bool:
+    """True if the report names the operator of a value, and the operator got NaN.
+
+    Args:
+        exported: The ``ONNXProgram``.
+        first: The row of its comparison that goes wrong.
+        args: Positional inputs.
+        kwargs: Keyword inputs.
+    """
     from onnx_aot.inspection.fx_run import run_captured
     from onnx_aot.ops.registry import FLOATING, REPORTED
 

@@ -43,6 +43,9 @@ EXPLAINED = {
     "sizes at which rounding decides": (
         "beyond the tolerance, and as near to float64 as PyTorch's result"
     ),
+    "sizes at which an operator gets NaN": (
+        "the report names the operator, and says that ONNX Runtime may lose NaN"
+    ),
     "sizes of inputs that share memory": (
         "a warning says that a write to one input is not seen in others that share memory"
     ),

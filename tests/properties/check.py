@@ -13,6 +13,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime_errors
 from torch.export.graph_signature import OutputKind
 
 import onnx_aot
+from conformance.judging import reports_nan
 from onnx_aot.dimensions.conditions import fulfils_condition
 from onnx_aot.errors import OnnxExporterError
 from onnx_aot.inspection.differences import add_rounding, compare_outputs
@@ -108,6 +109,8 @@ def _outcome(program: Program, exported: Any, warned: list[str], sizes: Sizes) -
     except Exception:
         if any("example inputs share memory" in text for text in warned):
             return "sizes of inputs that share memory"
+        if _is_reported(exported, program.example_inputs(sizes)):
+            return "sizes at which an operator gets NaN"
         if not captured_differs(program, program.example_inputs(sizes), expected):
             raise
     return "sizes at which torch.export's own program differs"
@@ -124,6 +127,12 @@ def _export(program: Program) -> tuple[Any, list[str]]:
             opset_version=program.opset,
         )
     return exported, [str(warning.message) for warning in caught]
+
+
+def _is_reported(exported: Any, inputs: Any) -> bool:
+    """True if the first wrong value is that of an operator whose NaN the report tells of."""
+    first = exported.compare(inputs).first
+    return first is not None and reports_nan(exported, first, inputs, {})
 
 
 def _has_refused(exported: Any) -> bool:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import inspect
 
     from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
+    from onnx_aot.capture.sizes.known_values import Reading
     from onnx_aot.pipeline.stages import Reference
     from onnx_aot.program.program import ONNXProgram
     from onnx_aot.reporting.record import ExportRecord
@@ -290,7 +291,7 @@ def _build(
         rewritten, notes = stages.rewrite_graph(captured, options)
         publish(record, notes)
     requested, forward = captured.requested, captured.reference.forward
-    program = _to_onnx(rewritten, requested, forward, options, record)
+    program = _to_onnx(rewritten, requested, forward, options, record, captured.readings)
     with stage(record, "check"):
         publish(record, check_delivered(program, requested, options, record.custom))
     return program, captured.reference
@@ -302,6 +303,7 @@ def _to_onnx(
     forward: inspect.Signature | None,
     options: Options,
     record: ExportRecord,
+    readings: Sequence[Reading],
 ) -> ONNXProgram:
     """Runs the stages from a rewritten program to an ONNX program."""
     from onnx_aot.ir_passes.module_functions import keep_calls_apart, modules_as_functions
@@ -314,7 +316,7 @@ def _to_onnx(
     def translate_again(**changed: Any) -> ONNXProgram:
         again = dataclasses.replace(options, **changed)
         quiet = new_record(program, (), None, {})
-        return _to_onnx(program, requested, forward, again, quiet)
+        return _to_onnx(program, requested, forward, again, quiet, readings)
 
     with stage(record, "translate"):
         translated, notes = stages.translate_graph(program, requested, options)
@@ -344,7 +346,12 @@ def _to_onnx(
         forward,
         state=translated.state,
         weights=translated.weights,
-        origin=Origin(translate_again, options.target, record.optimizations.copy()),
+        origin=Origin(
+            translate_again,
+            options.target,
+            record.optimizations.copy(),
+            {one.name: one.elements for one in readings if one.elements is not None},
+        ),
         record=record,
     )
 

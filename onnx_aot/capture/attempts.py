@@ -103,7 +103,7 @@ class Captured:
         warning: A sentence about what holds for a part of the data only: values that ``draft`` and
             ``trace`` fix to those of the example, and answers about sizes that depend on data.
         drawn: Generators of Python and numpy that the model drew random numbers from.
-        readings: Numbers that were taken from buffers and attributes of the model.
+        readings: Numbers that were taken from weights and attributes of the model.
         validations: Branches that only validate data, and were not taken.
         above_zero: Whether it may be wrong for empty tensors.
         off: Sentences about what this package could not change in torch.

@@ -396,7 +396,7 @@ def capture(
             its ``Dim`` allows, is an error; otherwise it is captured as the model needs it, and
             ``given_up`` says so.
         strategies: Names from ``STRATEGIES``, which are tried in this order.
-        replaceable: True for the names of buffers that are inputs of the exported model, whose
+        replaceable: True for the names of weights that are inputs of the exported model, whose
             values are therefore unknown.
         keeps_state: Whether tensor attributes that ``forward`` assigns are state of the exported
             model, as buffers are.

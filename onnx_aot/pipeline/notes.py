@@ -122,7 +122,7 @@ def _describe_readings(readings: Sequence[Reading]) -> str:
     shown = [str(reading) for reading in readings[:READINGS_SHOWN]]
     more = len(readings) - len(shown)
     return (
-        "the model's code reads numbers from its buffers and attributes, which the ONNX model has "
+        "the model's code reads numbers from its weights and attributes, which the ONNX model has "
         f"as they were at the export: {'; '.join(shown)}" + (f"; and {more} more" if more else "")
     )
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
+    from onnx_aot.capture.sizes.known_values import Reading
     from onnx_aot.inspection.differences import SizeResult
     from onnx_aot.ir_passes import Outcome
     from onnx_aot.program.program import ONNXProgram
@@ -83,6 +84,7 @@ class CapturedModel:
         strategy: How the program was captured.
         conditions: Conditions on input sizes under which it was captured.
         autocast: Whether the export runs in an autocast region, which the capture does not record.
+        readings: Numbers that the capture took from the model's state.
     """
 
     program: torch.export.ExportedProgram
@@ -91,6 +93,7 @@ class CapturedModel:
     strategy: str
     conditions: list[str]
     autocast: bool
+    readings: tuple[Reading, ...] = ()
 
 
 def capture_model(
@@ -114,6 +117,7 @@ def capture_model(
     given = options.strategies
     strategies = DEFAULT if given is None else check_strategies(given)
     is_program = isinstance(model, torch.export.ExportedProgram)
+    readings: tuple[Reading, ...] = ()
     if is_program:
         inputs = inputs_of_program(model, args, kwargs)
         arguments = arguments_of_program(model)
@@ -146,6 +150,7 @@ def capture_model(
             reuse=options.reuse,
         )
         program, requested, strategy = captured.program, captured.requested, captured.strategy
+        readings = captured.readings
         if options.state != "drop":
             check_state_shapes(program)
         notes = describe.describe_capture(captured, options)
@@ -157,11 +162,12 @@ def capture_model(
     reference = Reference(model, given_args, given_kwargs, inputs.separated)
     conditions = torch_compat.size_conditions(program)
     autocast = not is_program and any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
-    return CapturedModel(program, requested, reference, strategy, conditions, autocast), notes
+    made = CapturedModel(program, requested, reference, strategy, conditions, autocast, readings)
+    return made, notes
 
 
 def _find_replaceable(model: torch.nn.Module, asked: bool | Sequence[str]) -> Callable[[str], bool]:
-    """Tells the names of buffers that are inputs of the exported model, so can be replaced."""
+    """Tells the names of weights that are inputs of the exported model, so can be replaced."""
     if asked is True:
         return model.state_dict(keep_vars=True).__contains__
     patterns = () if asked is False else tuple(asked)

@@ -18,6 +18,7 @@ from onnx_aot.serialization.weights import (
     absent_weights,
     as_fed,
     as_held,
+    check_read_weights,
     fitting_weights,
     weights_by_target,
 )
@@ -122,8 +123,8 @@ class Editable:
 
         Raises:
             InvalidOptionError: Shapes or types differ, tied weights get different values, weights
-                that have no values yet are missing, or the path holds no weights. Nothing is
-                replaced then.
+                that have no values yet are missing, a weight whose elements the module's Python
+                code reads gets other ones, or the path holds no weights. Nothing is replaced then.
         """
         fed = {**self.weights, **self.state}
         given = read_checkpoint(state_dict)
@@ -131,7 +132,10 @@ class Editable:
         needed = {} if partial else absent_weights(values, fed)
         of_module = self.exported_program.state_dict if self.exported_program is not None else {}
         unknown = [name for name in given if name not in values and name not in of_module]
-        for value, stored in fitting_weights(values, given, needed, unknown, cast=cast):
+        pairs = fitting_weights(values, given, needed, unknown, cast=cast)
+        if self._origin is not None:
+            check_read_weights(self._origin.read, given)
+        for value, stored in pairs:
             name = str(value.name)
             if name in self.state:
                 tensor = as_fed(value, stored)

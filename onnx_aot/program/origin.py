@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
 
 __all__ = ["Origin"]
 
@@ -19,8 +21,11 @@ class Origin:
             changed options of ``export`` by name, such as ``optimize`` and ``target``.
         target: The ``target`` option that the model was made with.
         passes: How often each optimization pass and rule has changed the model, by name.
+        read: Values of the module's weights and attributes that the model was captured for, by
+            name, since its Python code reads them.
     """
 
     translate: Callable[..., Any]
     target: str | None
     passes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    read: Mapping[str, torch.Tensor] = dataclasses.field(default_factory=dict)

@@ -22,6 +22,7 @@ __all__ = [
     "absent_weights",
     "as_fed",
     "as_held",
+    "check_read_weights",
     "fitting_weights",
     "is_absent",
     "real_parts",
@@ -106,6 +107,29 @@ def fitting_weights(
     if wrong or missing:
         raise InvalidOptionError(_report(wrong, missing, unknown))
     return [(value, stored) for value, _, stored in replaced.values()]
+
+
+def check_read_weights(read: Mapping[str, torch.Tensor], given: Mapping[str, Given]) -> None:
+    """Checks that weights which decided what was captured keep their values.
+
+    Args:
+        read: Values that the model was captured for, by names in the module.
+        given: Tensors by such names.
+
+    Raises:
+        InvalidOptionError: One has another value.
+    """
+    changed = [n for n in read if n in given and not _is_as_read(read[n], _as_torch(given[n]))]
+    if changed:
+        raise InvalidOptionError(
+            f"the module's code reads numbers from {', '.join(changed)}, so the model is right for "
+            "the values at the export only, and others were given. Load the new weights into the "
+            "module and export it again; or leave out these weights"
+        )
+
+
+def _is_as_read(read: torch.Tensor, given: torch.Tensor) -> bool:
+    return given.is_meta or (given.shape == read.shape and torch.equal(given.to(read), read))
 
 
 def absent_weights(

@@ -69,7 +69,7 @@ from onnx_aot.torch_compat.lookup import (
     private,
     pytree,
 )
-from onnx_aot.torch_compat.modules import REGISTRIES, has_hooks, registered_in
+from onnx_aot.torch_compat.modules import REGISTRIES, HookedForward, has_hooks, registered_in
 from onnx_aot.torch_compat.namespaces import namespaces_of_files, namespaces_of_packages
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
@@ -271,6 +271,7 @@ __all__ = [
     "FakeTensorMode",
     "HigherOrderOperator",
     "Hook",
+    "HookedForward",
     "Missing",
     "Namespace",
     "OpOverload",

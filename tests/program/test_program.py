@@ -221,6 +221,30 @@ def test_apply_weights_goes_by_the_names_in_the_module() -> None:
     assert program(torch.ones(3))[0].tolist() == [75.0] * 3
 
 
+class Gated(torch.nn.Module):
+    """Reads numbers from its weights, which decide what it computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = torch.nn.Parameter(torch.tensor([1.0]))
+        self.scale = torch.nn.Parameter(torch.tensor([2.0]))
+        self.register_buffer("power", torch.tensor(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x ** self.power.item() * self.scale if self.gate > 0 else x
+
+
+@pytest.mark.parametrize("name", ["gate", "power"])
+def test_apply_weights_refuses_others_than_the_code_of_the_module_read(name: str) -> None:
+    program = onnx_aot.export(Gated(), (X,))
+    weights = {**Gated().state_dict(), "scale": torch.tensor([5.0])}
+    program.apply_weights(weights)
+    assert_close(program(X)[0], X**2 * 5)
+    with pytest.raises(InvalidOptionError, match=f"reads numbers from {name}, so"):
+        program.apply_weights({"scale": torch.tensor([7.0]), name: weights[name] - 3})
+    assert_close(program(X)[0], X**2 * 5)
+
+
 def test_apply_weights_passes_over_what_the_model_does_not_use() -> None:
     module = torch.nn.BatchNorm1d(3).eval()
     program = onnx_aot.export(module, (X,))

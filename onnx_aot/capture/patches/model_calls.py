@@ -26,6 +26,7 @@ from onnx_aot.torch_compat import (
     Entry,
     FakeTensor,
     Hook,
+    HookedForward,
     Patch,
     Place,
     Settings,
@@ -71,6 +72,12 @@ def _model_rows(settings: Settings) -> ModelRows:
 
 def _forward(settings: Settings) -> Iterator[Place]:
     yield Attribute(settings.module, "forward")
+
+
+def _hooked_forward(settings: Settings) -> Iterator[Place]:
+    place = HookedForward(settings.module)
+    if place.has_hooks() and not isinstance(settings.module, torch.jit.ScriptModule):
+        yield place
 
 
 def _is_python(settings: Settings) -> bool:
@@ -189,6 +196,13 @@ MODEL: tuple[Patch, ...] = (
         when=lambda settings: settings.model_rows is not None,
         places=_scripted_children,
         optional=False,
+    ),
+    Patch(
+        "forward: hooks of the model",
+        lambda original, settings: original,
+        "Hooks of the model that read numbers from its state or branch on its data are refused.",
+        when=_is_python,
+        places=_hooked_forward,
     ),
     Patch(
         "constants among the arguments of the model",

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import REGISTRIES, FakeTensor, with_real_tensors
+from onnx_aot.torch_compat import REGISTRIES, FakeTensor, storage_key, with_real_tensors
 
 __all__ = ["LIMIT", "Source", "copy_elements", "find_sources", "has_elements", "has_memory"]
 
@@ -21,57 +21,67 @@ LIMIT = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A buffer or attribute of the model whose value is known before the capture.
+    """A parameter, buffer or attribute of the model whose value is known before the capture.
 
     Attributes:
         value: A copy of the tensor, made before the capture.
+        memory: Key of the tensor's memory. Torch puts other tensors in the model while it traces,
+            and code that holds the tensor elsewhere, such as a hook, uses the tensor itself.
         held: Returns what the model holds in its place now.
     """
 
     value: torch.Tensor
+    memory: int
     held: Callable[[], Any]
 
 
 def find_sources(
     module: torch.nn.Module, replaceable: Callable[[str], bool] = lambda name: False
 ) -> dict[str, Source]:
-    """Finds the small buffers and tensor attributes of a model, by qualified name.
+    """Finds the small parameters, buffers and tensor attributes of a model, by qualified name.
 
     Args:
         module: The model.
-        replaceable: True for the names of buffers that are inputs of the exported model.
+        replaceable: True for the names of parameters and buffers that are inputs of the exported
+            model.
     """
     found: dict[str, Source] = {}
+    replaced: set[int] = set()
     for path, owner in module.named_modules():
         if isinstance(owner, torch.jit.ScriptModule):
             continue
         prefix = f"{path}." if path else ""
-        for name, buffer in owner.named_buffers(recurse=False):
-            if has_elements(buffer) and not replaceable(prefix + name):
-                value = copy_elements(buffer)
-                found[prefix + name] = Source(value, functools.partial(getattr, owner, name, None))
+        registered = (
+            *owner.named_parameters(recurse=False),
+            *owner.named_buffers(recurse=False),
+        )
+        for name, tensor in registered:
+            if has_elements(tensor):
+                held = functools.partial(getattr, owner, name, None)
+                found[prefix + name] = _make_source(tensor, held)
+                if replaceable(prefix + name):
+                    replaced.add(storage_key(tensor))
         for name, value in vars(owner).items():
             if name not in REGISTRIES:
                 found.update(_find_attributes(prefix + name, value, owner, name))
-    return found
+    return {name: source for name, source in found.items() if source.memory not in replaced}
+
+
+def _make_source(tensor: torch.Tensor, held: Callable[[], Any]) -> Source:
+    return Source(copy_elements(tensor), storage_key(tensor), held)
 
 
 def _find_attributes(
     name: str, value: Any, owner: torch.nn.Module, attribute: str
 ) -> Iterator[tuple[str, Source]]:
     if isinstance(value, (list, tuple, dict)):
-        held = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, part in list(held):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in list(parts):
             if has_elements(part):
-                yield (
-                    f"{name}[{key!r}]",
-                    Source(copy_elements(part), functools.partial(_get_item, value, key)),
-                )
+                held = functools.partial(_get_item, value, key)
+                yield f"{name}[{key!r}]", _make_source(part, held)
     elif has_elements(value):
-        yield (
-            name,
-            Source(copy_elements(value), functools.partial(getattr, owner, attribute, None)),
-        )
+        yield name, _make_source(value, functools.partial(getattr, owner, attribute, None))
 
 
 def _get_item(container: Any, key: Any) -> Any:
@@ -81,19 +91,19 @@ def _get_item(container: Any, key: Any) -> Any:
 
 
 def has_elements(value: Any) -> bool:
-    """True for a small tensor with elements that is no parameter."""
+    """True for a small tensor with elements."""
     return (
         isinstance(value, torch.Tensor)
-        and not isinstance(value, (FakeTensor, torch.nn.Parameter))
+        and not isinstance(value, FakeTensor)
         and type(value) in _PLAIN
         and value.layout is torch.strided
-        and not (value.is_meta or value.requires_grad or value.is_quantized)
+        and not (value.is_meta or value.is_quantized)
         and has_memory(value)
         and math.prod(value.shape) <= LIMIT
     )
 
 
-_PLAIN = (torch.Tensor, torch.nn.Buffer)
+_PLAIN = (torch.Tensor, torch.nn.Buffer, torch.nn.Parameter)
 
 
 def has_memory(tensor: torch.Tensor) -> bool:

@@ -6,8 +6,8 @@ Each ATen call whose operands are known is carried out a second time, with real 
 the values, or with expressions of symbolic sizes (``symbolic_elements.py``). Where the model reads
 a number, it gets the value.
 
-A buffer or tensor attribute is known unless ``forward`` writes to it. The capture ends if it was
-read before a write, and is repeated without it.
+A parameter, buffer or tensor attribute is known unless ``forward`` writes to it. The capture ends
+if it was read before a write, and is repeated without it.
 """
 
 from __future__ import annotations
@@ -65,14 +65,16 @@ class Reading:
     """A number that the capture took from a tensor of the model.
 
     Attributes:
-        name: The buffer or attribute, such as ``encoder.stride``.
+        name: The parameter, buffer or attribute, such as ``encoder.stride``.
         value: Its elements at the time of the capture, shortened.
         location: The user's line.
+        elements: A copy of the tensor; None for tensors outside of the model.
     """
 
     name: str
     value: str
     location: Location | None
+    elements: torch.Tensor | None = dataclasses.field(default=None, compare=False)
 
     def __str__(self) -> str:
         where = "" if self.location is None else f" ({self.location})"
@@ -186,7 +188,7 @@ class KnownValues:
         held = {name: source.held() for name, source in self._sources.items()}
         before = {n: storage_key(t) for n, t in held.items() if isinstance(t, torch.Tensor)}
         for name, storage in before.items():
-            self._owners[storage] = name
+            self._owners[storage] = self._owners[self._sources[name].memory] = name
             self._keep(held[name], self._sources[name].value, frozenset({name}), None)
         self._active = True
         try:
@@ -498,8 +500,9 @@ class KnownValues:
         location = self._locate()
         for name in sorted(frozenset().union(*(one.origins for one in operands))):
             source = self._sources.get(name)
-            shown = "a constant" if source is None else _shorten(source.value)
-            self.readings.setdefault((name, location), Reading(name, shown, location))
+            value = None if source is None else source.value
+            shown = "a constant" if value is None else _shorten(value)
+            self.readings.setdefault((name, location), Reading(name, shown, location, value))
 
     def _note_written(self, names: Iterable[str]) -> None:
         names = set(names)

@@ -8,7 +8,15 @@ from torch import nn
 from onnx_aot.capture.sizes.known_sources import LIMIT, find_sources
 from onnx_aot.torch_compat import FakeTensorMode
 
-NAMES = {"kernel", "plain", "listed[1]", "named['stride']", "inner.flag"}
+NAMES = {
+    "weight",
+    "kernel",
+    "plain",
+    "listed[1]",
+    "named['stride']",
+    "learned",
+    "inner.flag",
+}
 
 
 class Model(nn.Module):
@@ -25,7 +33,7 @@ class Model(nn.Module):
         self.inner.register_buffer("flag", torch.tensor(True))
 
 
-def test_small_buffers_and_attributes() -> None:
+def test_small_weights_and_attributes() -> None:
     model = Model()
     found = find_sources(model)
     assert found.keys() == NAMES
@@ -42,6 +50,14 @@ def test_small_buffers_and_attributes() -> None:
 def test_inputs_of_the_exported_model_are_left_out() -> None:
     found = find_sources(Model(), replaceable=lambda name: name.startswith("inner"))
     assert NAMES - found.keys() == {"inner.flag"}
+
+
+def test_what_shares_memory_with_such_an_input_is_left_out() -> None:
+    model = Model()
+    model.inner.tied = model.weight
+    found = find_sources(model, replaceable=lambda name: name == "inner.tied")
+    assert NAMES - found.keys() == {"weight"}
+    assert "inner.tied" not in found
 
 
 def test_tensors_without_elements_are_left_out() -> None:

@@ -342,11 +342,38 @@ def test_large_tensors_are_not_known(count: int) -> None:
             compare(model)
 
 
-def test_parameters_are_not_known() -> None:
-    model = Model(lambda m, x: x.long() if m.weight > 0 else x)
+@pytest.mark.parametrize("value", [1.0, -1.0])
+def test_parameters_are_known(value: float) -> None:
+    model = Model(lambda m, x: x.long() if m.weight > 0 else x * m.weight)
+    model.weight = nn.Parameter(torch.tensor(value))
+    program = compare(model)
+    assert "If" not in {node.op_type for node in program.model.graph}
+
+
+class Holder:
+    """Holds a tensor of a model outside of it, as hooks and optimizers do."""
+
+    def __init__(self, held: Tensor) -> None:
+        self.held = held
+
+
+def test_a_tensor_that_is_held_outside_of_the_model_is_the_same() -> None:
+    def read(m: Any, x: Tensor) -> Tensor:
+        return x.long() if m.holder.held > 0 else x
+
+    def write(m: Any, x: Tensor) -> Tensor:
+        m.holder.held.add_(3)
+        y = x + 1 if m.count > 4 else x
+        m.holder.held.sub_(3)
+        return y
+
+    model = Model(read)
     model.weight = nn.Parameter(torch.tensor(1.0))
-    with pytest.raises(CaptureError, match=r"m\.weight"):
-        compare(model)
+    model.holder = Holder(model.weight)
+    compare(model)
+    model = Model(write)
+    model.holder = Holder(model.count)
+    compare(model, state="drop")
 
 
 def test_random_numbers_are_not_known() -> None:

@@ -100,8 +100,8 @@ PRIVATE: dict[str, str] = {
     # tensors and tracing
     "torch:UntypedStorage._cdata": "Storages are told apart by weak references, which take longer.",
     "torch._C._functorch:get_unwrapped": (
-        "Writes to a buffer inside of torch.vmap are not seen, so a model that reads its value "
-        "before takes it for a constant."
+        "Writes to a buffer inside of torch.vmap are not seen if the row of vmap_impl is off, so a "
+        "model that reads its value before takes it for a constant."
     ),
     "torch._subclasses.fake_tensor:unset_fake_temporarily": (
         "Models that read numbers from buffers, constants and sizes in tensors are refused."

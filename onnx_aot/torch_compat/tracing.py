@@ -36,11 +36,13 @@ __all__ = [
     "is_computed_from",
     "is_input_of_trace",
     "is_recording",
+    "is_recording_calls",
     "is_traced",
     "map_slices",
     "rebind_traced",
     "record_copy",
     "refuse_fixed_sizes",
+    "trace_below_transforms",
     "trace_fake",
     "with_real_tensors",
     "without_recording",
@@ -69,6 +71,24 @@ def trace_fake(
     with applied((SMALL_SIZES, PROXY_NODES), Settings()), mode or contextlib.nullcontext():
         traced: torch.fx.GraphModule = make_fx(function, _allow_non_fake_inputs=True)(*arguments)
     return traced
+
+
+def trace_below_transforms(
+    function: Callable[..., Any], arguments: list[Any]
+) -> torch.fx.GraphModule:
+    """Records the ATen calls of a function of a model that is being traced, apart from the model.
+
+    Transforms of ``torch.func`` inside of the function leave only what they compute.
+    """
+    disabled = private("torch._C:DisableTorchFunction") or contextlib.nullcontext
+    with without_recording(), disabled():
+        return trace_fake(function, arguments, None)
+
+
+def is_recording_calls() -> bool:
+    """True if operators are recorded as a model calls them, before autograd and transforms."""
+    mode = private(f"{_PROXIES}:get_proxy_mode")
+    return bool(mode is not None and getattr(mode(), "pre_dispatch", False))
 
 
 def without_recording() -> contextlib.AbstractContextManager[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnx_aot.capture.patches import ALL_PATCHES, capabilities
 from onnx_aot.torch_compat import PRIVATE, hidden
+from tests.capture.patches import test_derivatives
 from tests.inspection import test_rounding
 from tests.torch_compat import (
     test_interrupts,
@@ -12,6 +13,7 @@ from tests.torch_compat import (
     test_lookup_missing_loops,
     test_lookup_missing_messages,
     test_lookup_missing_operators,
+    test_modules,
     test_rounded_sizes,
     test_size_order,
     test_slice_bounds,
@@ -30,7 +32,8 @@ def test_every_row_is_shown() -> None:
         test_lookup_missing_operators,
     )
     rules = (test_rounded_sizes, test_size_order, test_slice_bounds)
-    for module in (test_interrupts, *missing, test_rounding, *rules):
+    others = (test_derivatives, test_interrupts, test_modules)
+    for module in (*others, *missing, test_rounding, *rules):
         assert module.shows is shows  # the modules register what they show
     assert set() == NAMES - SHOWN
     assert set() == SHOWN - NAMES

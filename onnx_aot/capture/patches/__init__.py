@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from onnx_aot.capture.patches.assigned_buffers import ASSIGNED_BUFFERS
 from onnx_aot.capture.patches.autograd_functions import FUNCTIONS_KEPT
+from onnx_aot.capture.patches.derivatives import DERIVATIVES
 from onnx_aot.capture.patches.detection import DETECTION
 from onnx_aot.capture.patches.flex_masks import BLOCK_MASKS
 from onnx_aot.capture.patches.functions import FUNCTIONS
@@ -94,6 +95,7 @@ PATCHES: tuple[Patch, ...] = (
     *TENSOR_DATA,
     *MODULE_MOVES,
     *HIGHER_ORDER,
+    *DERIVATIVES,
     *BLOCK_MASKS,
     *FUNCTIONS_KEPT,
     # packages

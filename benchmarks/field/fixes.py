@@ -56,14 +56,5 @@ FIXES: dict[str, Fix] = {
     ),
     "iqa_cw_ssim": Fix(fixed=("height", "width")),
     "mambapy": Fix(fixed=("length",)),
-    "reformer": Fix(
-        lines=(
-            Line(
-                "reformer_pytorch.reformer_pytorch:Chunk.forward",
-                "chunks = x.chunk(self.chunks, dim = self.dim)",
-                "return self.fn(x, **kwargs)",
-            ),
-        )
-    ),
 }
 """Fixes by the name of the failing row."""

@@ -153,7 +153,7 @@ class Outcomes:
         """The files of Python loops that were unrolled for a requested dimension."""
         best = self.best()
         if best.captured is not None:
-            return find_unrolled(best.captured.decisions) if best.fixed else frozenset()
+            return find_unrolled(best.captured.decisions) if best.limited else frozenset()
         return frozenset() if best.violation is None else find_unrolled(best.violation.decisions)
 
     def explain_loops(self, text: str) -> str:

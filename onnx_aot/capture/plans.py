@@ -108,8 +108,23 @@ def _wants_zero(attempts: Outcomes) -> bool:
 
 
 def _fails_from_zero(attempts: Outcomes) -> bool:
-    """True if the capture from zero on failed or limits a dimension, and there is no other."""
-    last = attempts.last
+    """True if the capture from zero on failed or limits a dimension, and there is no other.
+
+    Loops that are unrolled for a dimension come first: they fix it from every size on.
+    """
+    return not attempts.wants_rolled and _is_too_much(attempts.last, attempts)
+
+
+def _stays_unrolled(attempts: Outcomes) -> bool:
+    """True if loops did not become one, and this was tried before a capture from above zero on."""
+    asked = attempts.of("asked")
+    unrolled = [attempt for attempt in asked if not attempt.plan.rolls]
+    if len(unrolled) == len(asked) or attempts.rolls:
+        return False
+    return _is_too_much(unrolled[-1], attempts)
+
+
+def _is_too_much(last: Attempt, attempts: Outcomes) -> bool:
     if not last.plan.from_zero or not last.plan.small_sizes:
         return False
     if any(a.captured is not None and not a.plan.from_zero for a in attempts.of(last.plan.request)):
@@ -256,7 +271,10 @@ def _plan_without_patches(attempts: Outcomes) -> Plan:
 
 def _plan_with_rolled(attempts: Outcomes) -> Plan:
     plan = _plan_first(attempts.requested, after=attempts.best().plan, rolls=True)
-    return dataclasses.replace(plan, strategies=("non-strict",), loops_in=attempts.unrolled_in)
+    plan = dataclasses.replace(plan, strategies=("non-strict",), loops_in=attempts.unrolled_in)
+    if not any(attempt.ended for attempt in attempts.of("asked")):
+        return plan
+    return dataclasses.replace(plan, from_zero=True, ends_early=False)  # it would end early again
 
 
 def _plan_with_unknown(attempts: Outcomes) -> Plan:
@@ -338,6 +356,15 @@ ROWS: tuple[Row, ...] = (
         "a Python loop is unrolled for a requested dimension",
         lambda attempts: attempts.wants_rolled,
         _plan_with_rolled,
+    ),
+    Row(
+        "sizes from zero on are too much for a model whose loops stay unrolled",
+        _stays_unrolled,
+        lambda attempts: dataclasses.replace(
+            [a for a in attempts.of("asked") if not a.plan.rolls][-1].plan,
+            from_zero=False,
+            ends_early=False,
+        ),
     ),
     Row(
         "the sizes of the example may have fixed dimensions",

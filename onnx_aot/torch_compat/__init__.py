@@ -49,6 +49,7 @@ from onnx_aot.torch_compat.fake_kernels import (
     shape_rule_patches,
 )
 from onnx_aot.torch_compat.fresh_sizes import (
+    define_fresh,
     fresh_size,
     is_making_fresh_size,
     shorten_size,
@@ -304,6 +305,7 @@ __all__ = [
     "current_tracer",
     "decision_symbols",
     "decompositions",
+    "define_fresh",
     "deregister_pytree_node",
     "describe_untested",
     "dynamo_stack",

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["COLLECTED", "LOOP_STEP"]
+__all__ = ["COLLECTED", "JOINED", "LOOP_STEP"]
 
 Tensor = torch.Tensor
 
@@ -62,3 +62,45 @@ def _(
 
 
 COLLECTED = torch.ops.onnx_aot.collected.default
+
+
+@torch.library.custom_op("onnx_aot::joined", mutates_args=())
+def join_pieces(
+    first: Tensor,
+    second: Tensor,
+    third: Tensor,
+    size: int | None,
+    loop: int,
+    backwards: bool,
+    dim: int,
+) -> Tensor:
+    """Joins the values of a variable at all steps along an axis in which their sizes differ.
+
+    Args:
+        first: Value before that of the second step.
+        second: Value of the second step.
+        third: Value of the third step.
+        size: Size of the result in this axis; None if it depends on data.
+        loop: Number of the loop in its capture.
+        backwards: Whether the value of the last step comes first.
+        dim: The axis.
+    """
+    raise NotImplementedError("the values of a loop are joined after its capture")
+
+
+@join_pieces.register_fake
+def _(
+    first: Tensor,
+    second: Tensor,
+    third: Tensor,
+    size: int | None,
+    loop: int,
+    backwards: bool,
+    dim: int,
+) -> Tensor:
+    shape: list[Any] = list(first.shape)
+    shape[dim] = torch.library.get_ctx().new_dynamic_size() if size is None else size
+    return second.new_empty(shape)
+
+
+JOINED = torch.ops.onnx_aot.joined.default

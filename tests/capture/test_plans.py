@@ -228,3 +228,16 @@ def test_a_failing_model_is_captured_at_most_four_times(tried: list[Attempt], ca
     with pytest.raises((CaptureError, DynamicShapeError)):
         onnx_aot.export(model, (X,), dynamic_shapes=shapes, on_specialized=on_specialized)
     assert sum(len(a.failures) + (a.captured is not None) for a in tried) <= 4
+
+
+def test_loops_become_one_before_a_capture_above_zero(tried: list[Attempt]) -> None:
+    def takes_one_row(x: Tensor) -> Tensor:
+        x = x * 2 if x.numel() > 0 else x + 1
+        rows = [row.exp() for row in x]
+        return rows[1]
+
+    with pytest.raises(DynamicShapeError, match="one of the steps in the middle"):
+        onnx_aot.export(takes_one_row, (X,), dynamic_shapes=NAMED)
+    zero = {"from_zero": True}
+    expected = [FIRST, zero, zero | ROLLS, ROLLS, {}]
+    assert [_settings(attempt.plan) for attempt in tried][:5] == expected

@@ -346,7 +346,9 @@ def _flatten(node: Node) -> tuple[list[Any], Any]:
 def _is_same_number(leaf: Any, other: Any, renamed: Any) -> bool:
     """True if two Python objects or sizes are equal after the symbols of the first are renamed."""
     sizes = [isinstance(each, Node) and is_size(each) for each in (leaf, other)]
-    if any(sizes):
+    if any(sizes):  # the other may be a number of data with the same symbol
+        pair = zip(sizes, (leaf, other), strict=True)
+        sizes = [s or (isinstance(e, Node) and _is_number(e.meta.get("val"))) for s, e in pair]
         numbers = (int, float)
         if not all(s or type(e) in numbers for s, e in zip(sizes, (leaf, other), strict=True)):
             return False
@@ -380,21 +382,36 @@ def _is_same_value(
             _is_same_value(one, two, renamed, made) for one, two in zip(value, other, strict=True)
         )
     if isinstance(value, torch.Tensor) and isinstance(other, torch.Tensor):
-        return (
-            value.dtype == other.dtype
-            and value.dim() == other.dim()
-            and all(
-                _is_same_value(one, two, renamed, made)
-                for one, two in zip(value.shape, other.shape, strict=True)
-            )
-        )
-    numbers = (int, float, *SYMBOLIC)
-    if isinstance(value, numbers) and isinstance(other, numbers):
+        if value.dtype != other.dtype or value.dim() != other.dim():
+            return False
+        sizes = zip(value.shape, other.shape, strict=True)
+        return all(_is_same_size(one, two, renamed, made) for one, two in sizes)
+    if _is_number(value) and _is_number(other):
         one, two = expression_of(value), expression_of(other)
         if one in made[0] and two in made[1]:
             return bool(renamed.setdefault(one, two) == two)
         return bool(one.xreplace(renamed) == two)
     return value is None and other is None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, *SYMBOLIC))
+
+
+def _is_same_size(
+    size: Any, other: Any, renamed: dict[Any, Any], made: tuple[set[Any], set[Any]]
+) -> bool:
+    if _is_same_value(size, other, renamed, made):
+        return True
+    one, two = expression_of(size).xreplace(renamed), expression_of(other)
+    return bool(_skip_bound(one) == _skip_bound(two))
+
+
+def _skip_bound(size: Any) -> Any:
+    """The size ``n`` for ``Max(0, n)``: one that torch records as ``n`` is not below zero."""
+    if type(size).__name__ == "Max" and len(size.args) == 2 and size.args[0] == 0:
+        return size.args[1]
+    return size
 
 
 def _show(value: Any) -> str:

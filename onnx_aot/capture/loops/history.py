@@ -10,9 +10,11 @@ from typing import Any
 import torch
 import torch.fx
 
+from onnx_aot.capture.error_hints import UnrollableError
+from onnx_aot.capture.loops.totals import find_total
 from onnx_aot.capture.sizes.guards import Location
 from onnx_aot.torch_compat import current_tracer, node_of
-from onnx_aot.torch_ops.loop_marks import COLLECTED
+from onnx_aot.torch_ops.loop_marks import COLLECTED, JOINED
 
 __all__ = ["History", "Loop", "find_history"]
 
@@ -28,12 +30,14 @@ class Loop:
         count: Number of steps that it stands for.
         location: The user's line.
         marks: The last nodes before each step, and the last node of the loop.
+        symbols: The symbols of the numbers of the second and the third step.
     """
 
     number: int
     count: Any
     location: Location | None
     marks: list[Any] = dataclasses.field(default_factory=list)
+    symbols: list[Any] = dataclasses.field(default_factory=list)
 
     @property
     def shown(self) -> str:
@@ -114,12 +118,30 @@ class History:
     def cat(self, dim: int = 0) -> Tensor:
         """``torch.cat`` of the list."""
         axis = dim if dim >= 0 else dim + self.second.dim()
+        if str(self.second.shape[axis]) != str(self.third.shape[axis]):
+            return self._join_pieces(axis)
         whole = self._collect().movedim(0, axis).flatten(axis, axis + 1)
         return self._join([self.before, self.after], whole, axis)
 
     def _join(self, others: Sequence[Sequence[Tensor]], whole: Tensor, axis: int) -> Tensor:
         before, after = others
         return torch.cat([*before, whole, *after], axis) if before or after else whole
+
+    def _join_pieces(self, axis: int) -> Tensor:
+        """Joins elements that differ in size."""
+        before, first, after = list(self.before), self.first, list(self.after)
+        if first is None and (after if self.backwards else before):
+            first = after.pop(0) if self.backwards else before.pop()
+        if first is None or first.dtype != self.second.dtype:
+            raise UnrollableError(
+                "the elements of a list differ in size, and the first step adds none",
+                "append to the list in every step",
+            )
+        loop = self.loop
+        size = find_total(self.second.shape[axis], loop.symbols[0], loop.count)
+        parts = (first, self.second, self.third)
+        whole: Tensor = JOINED(*parts, size, loop.number, self.backwards, axis)
+        return self._join([before, after], whole, axis)
 
     def _collect(self) -> Tensor:
         collected: Tensor = COLLECTED(

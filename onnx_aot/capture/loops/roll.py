@@ -37,7 +37,7 @@ from onnx_aot.torch_compat import (
     schema_of,
     storage_key,
 )
-from onnx_aot.torch_ops.loop_marks import COLLECTED, LOOP_STEP
+from onnx_aot.torch_ops.loop_marks import COLLECTED, JOINED, LOOP_STEP
 from onnx_aot.torch_ops.rolled_loops import rolled
 
 __all__ = ["roll_loops"]
@@ -76,7 +76,7 @@ def roll_loops(program: torch.export.ExportedProgram, loops: Loops, changed: Seq
     constants = _find_constants(program)
     for loop in reversed(loops.made):  # the inner ones first
         try:
-            rolling = _Rolling(program.graph_module, loop, constants)
+            rolling = _Rolling(_find_graph(program.graph_module, loop), loop, constants)
             rolling.run()
         except UnrollableError as error:
             error.location = error.location or loop.location
@@ -86,6 +86,16 @@ def roll_loops(program: torch.export.ExportedProgram, loops: Loops, changed: Seq
             if limits is not None and symbol is rolling.number:
                 program.range_constraints[symbol] = type(limits)(0, limits.upper)
     _rename_outputs(program)
+
+
+def _find_graph(module: torch.fx.GraphModule, loop: Loop) -> torch.fx.GraphModule:
+    """The graph that has a loop: the program's, or one of code under ``torch.no_grad()``."""
+    for each in module.modules():
+        if isinstance(each, torch.fx.GraphModule):
+            nodes = each.graph.nodes
+            if any(node.target == LOOP_STEP and node.args[2] == loop.number for node in nodes):
+                return each
+    return module
 
 
 def _find_constants(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
@@ -147,7 +157,7 @@ class _Rolling:
         self._collected = [
             node
             for node in self._graph.nodes
-            if node.target == COLLECTED and node.args[4] == loop.number
+            if node.target in (COLLECTED, JOINED) and node.args[4] == loop.number
         ]
         self._sources = [
             self._matched.resolve(node.args[1], node.args[2], node) for node in self._collected
@@ -155,6 +165,8 @@ class _Rolling:
         self._inside = {node for step in steps for node in step.nodes}
         self._whole = self._matched.match_first(self._first, numbers[1])
         if self._whole is not None and any(map(self._is_used_later, self._whole.values)):
+            self._whole = None
+        if not all(map(self._begins_with_first, self._collected, self._sources)):
             self._whole = None
         self._removed = {*self._second.nodes, *self._third.nodes}
         if self._whole is not None:
@@ -166,16 +178,19 @@ class _Rolling:
     def run(self) -> None:
         """Replaces the steps, from the second one on if the first one differs."""
         written = self._find_written()
-        made = list(dict.fromkeys(self._sources))
+        pairs = list(zip(self._collected, self._sources, strict=True))
+        made = list(dict.fromkeys(source for node, source in pairs if node.target == COLLECTED))
+        joined = [(node, source) for node, source in pairs if node.target == JOINED]
         finals = self._find_finals(made)
         slots = self._matched.slots
         whole = self._whole
         first_values = [s.second if whole is None else whole.initial[s] for s in slots]
         body = _Body(self._matched, self._marks[1], self._removed, whole is not None)
-        inputs = body.build(written, made)
-        results = self._call(body, [*first_values, *written], inputs) if body.values else []
+        inputs = body.build(written, [*made, *(source for _, source in joined)])
+        joins = [node for node, _ in joined]
+        results = self._call(body, [*first_values, *written], inputs, joins) if body.values else []
         last = dict(zip(slots, results, strict=False))
-        stacked = dict(zip(made, results[len(results) - len(made) :], strict=True))
+        stacked = dict(zip(made, results[len(slots) + len(written) :], strict=False))
         with self._graph.inserting_before(self._begin):
             for node, result in zip(written, results[len(slots) :], strict=False):
                 self._emit(aten.copy_.default, node, result)
@@ -187,8 +202,12 @@ class _Rolling:
                 )
                 for node in nodes:
                     node.replace_all_uses_with(value, self._is_outside)
-        for node, source in zip(self._collected, self._sources, strict=True):
-            self._replace_collected(node, source, stacked[source])
+        for node, source in pairs:
+            if node.target == COLLECTED:
+                self._replace_collected(node, source, stacked[source])
+        for node, result in zip(joins, results[len(results) - len(joins) :], strict=True):
+            node.replace_all_uses_with(result)
+            self._graph.erase_node(node)
         self._erase()
 
     # --- uses of the recorded steps ---
@@ -207,6 +226,13 @@ class _Rolling:
             else user not in self._inside and user not in self._collected
             for user in node.users
         )
+
+    def _begins_with_first(self, node: Node, source: Source) -> bool:
+        """True for lists of stacked values, and for those of pieces of all steps."""
+        if self._whole is None or node.target == COLLECTED:
+            return True
+        first: Any = node.args[0]
+        return skip_identity(first) is self._find_first(source)
 
     def _is_outside(self, user: Node) -> bool:
         return user not in self._removed or user in self._kept
@@ -314,20 +340,37 @@ class _Rolling:
 
     # --- the new nodes ---
 
-    def _call(self, body: _Body, carried: Sequence[Node], inputs: Sequence[Node]) -> list[Node]:
-        """Adds the call, and returns its results."""
+    def _call(
+        self,
+        body: _Body,
+        carried: Sequence[Node],
+        inputs: Sequence[Node],
+        joined: Sequence[Node],
+    ) -> list[Node]:
+        """Adds the call, and returns its results.
+
+        Args:
+            body: The body.
+            carried: Values that a step hands on.
+            inputs: Values from outside.
+            joined: Calls that join what the last results of the body are.
+        """
         count: Any = self._marks[0].args[1 if self._whole is None else 0]
         steps = count.meta["val"] if isinstance(count, Node) else count
         name = f"loop_{self._loop.number}"
         self._module.add_submodule(name, body.module)
         with self._graph.inserting_before(self._begin):
             attribute = self._graph.create_node("get_attr", name)
-            call = self._graph.call_function(
-                rolled, (count, attribute, list(carried), list(inputs))
-            )
+            arguments: list[Any] = [count, attribute, list(carried), list(inputs)]
+            if joined:
+                starts = [None if self._whole is not None else node.args[0] for node in joined]
+                arguments += [starts, [(node.args[6], node.args[5]) for node in joined]]
+            call = self._graph.call_function(rolled, tuple(arguments))
             call.meta = _provenance(self._marks[0])
             values = [self._make_empty(value) for value in body.values[: len(carried)]]
-            values += [self._make_empty(value, steps) for value in body.values[len(carried) :]]
+            made = body.values[len(carried) : len(body.values) - len(joined)]
+            values += [self._make_empty(value, steps) for value in made]
+            values += [node.meta["val"] for node in joined]
             call.meta["val"] = tuple(values)
             results = []
             for position, value in enumerate(values):

@@ -14,7 +14,15 @@ from onnx_aot.capture.loops.history import History, Loop, find_history
 from onnx_aot.capture.loops.list_items import find_position
 from onnx_aot.capture.loops.numbers import make_tensor
 from onnx_aot.capture.sizes.guards import Location
-from onnx_aot.torch_compat import current_tracer, known_number, last_node, symbolic_expression
+from onnx_aot.torch_compat import (
+    aten,
+    current_tracer,
+    example_size,
+    fresh_size,
+    known_number,
+    last_node,
+    symbolic_expression,
+)
 from onnx_aot.torch_ops.loop_marks import LOOP_STEP
 
 __all__ = ["Loops", "Steps"]
@@ -65,6 +73,26 @@ class Loops:
         if not isinstance(size, torch.SymInt) or known_number(size) is not None:
             return None
         return Steps(self, size, lambda index: tensor.select(dim, index))
+
+    def split(self, tensor: torch.Tensor, size: Any, dim: int) -> Steps | None:
+        """Slices of a size along a dynamic dimension, of which the last one may be smaller."""
+        whole: Any = tensor.shape[dim]
+        if type(size) not in (int, torch.SymInt) or known_number(whole) is not None:
+            return None
+        count = (whole + size - 1) // size  # as torch computes it
+
+        def take(index: Any) -> torch.Tensor:
+            return aten.slice(tensor, dim, index * size, index * size + size)  # type: ignore[no-any-return]
+
+        return None if known_number(count) is not None else Steps(self, count, take)
+
+    def chunk(self, tensor: torch.Tensor, chunks: Any, dim: int) -> Steps | None:
+        """As many slices along a dynamic dimension, or fewer if the dimension is small."""
+        if type(chunks) is int and chunks == 1:
+            return None
+        size = (tensor.shape[dim] + chunks - 1) // chunks
+        # Torch would ask whether pieces of one element have one, and fix that.
+        return self.split(tensor, fresh_size(size) if example_size(size) == 1 else size, dim)
 
     def enumerate(self, items: Any, start: Any) -> Steps | None:
         """What is looped over, with its numbers; None if it has a number of steps that is known."""
@@ -135,6 +163,7 @@ class Loops:
         for _ in (2, 3):
             step = self._mark(loop, more)
             self._symbols[symbolic_expression(step)] = loop
+            loop.symbols.append(symbolic_expression(step))
             yield at(step)
             before, numbers = numbers, _read_numbers(sys._getframe(1))
         self._refuse_counters(before, numbers)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from onnx_aot.capture.patches.python_builtins import find_uses
+from onnx_aot.capture.sizes.piece_counts import is_unpacked
 from onnx_aot.torch_compat import Patch, Settings
 
 __all__ = ["LOOPS"]
@@ -38,6 +40,25 @@ def _unbind(original: Callable[..., Any], settings: Settings) -> Callable[..., A
         return original(input, dim) if steps is None else steps
 
     return unbind
+
+
+def _split(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
+        steps = None
+        if not is_unpacked(sys._getframe()):
+            steps = settings.loops.split(tensor, split_size_or_sections, dim)
+        return original(tensor, split_size_or_sections, dim) if steps is None else steps
+
+    return split
+
+
+def _chunk(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def chunk(input: Tensor, chunks: Any, dim: int = 0) -> Any:
+        unpacked = is_unpacked(sys._getframe())
+        steps = None if unpacked else settings.loops.chunk(input, chunks, dim)
+        return original(input, chunks, dim) if steps is None else steps
+
+    return chunk
 
 
 def _stack(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
@@ -98,6 +119,19 @@ LOOPS: tuple[Patch, ...] = (
             when=_rolls,
         )
         for name in ("torch:unbind", "torch:Tensor.unbind")
+    ),
+    *(
+        Patch(
+            name,
+            make,
+            "Loops over the pieces of a dynamic dimension are unrolled.",
+            when=_rolls,
+        )
+        for name, make in (
+            ("torch:Tensor.split", _split),  # torch.split calls it
+            ("torch:chunk", _chunk),
+            ("torch:Tensor.chunk", _chunk),
+        )
     ),
     Patch(
         "torch:SymInt.__index__",

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from onnx_aot.metadata.user_code import is_users_frame
 from onnx_aot.torch_compat import find_kernel_with_number, schema_of
 
-__all__ = ["find_count_condition"]
+__all__ = ["find_count_condition", "is_unpacked"]
 
 
 def find_count_condition(
@@ -43,6 +44,18 @@ def find_count_condition(
     if type(index) is int and index >= 0 and _subscripts(second):
         return expression.lhs <= expression.rhs  # fewer pieces than that are an IndexError
     return expression
+
+
+def is_unpacked(frame: FrameType | None) -> bool:
+    """True if the user's code takes apart what its present call gives, as ``a, b = f()`` does.
+
+    Args:
+        frame: The frame that is called, by the user's code or by functions of torch.
+    """
+    while frame is not None and not is_users_frame(frame):
+        frame = frame.f_back
+    following = None if frame is None else next(_following(frame), None)
+    return following is not None and following.opname in ("UNPACK_SEQUENCE", "UNPACK_EX")
 
 
 def _gives_list(operator: Any) -> bool:

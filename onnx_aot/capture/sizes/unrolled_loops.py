@@ -21,7 +21,7 @@ UNROLLED = (
     "tensor operators, or loop with torch.ops.higher_order.scan or while_loop"
 )
 
-_LOOP = re.compile(r"\b(range|enumerate|zip|unbind|reversed)\(|\bfor\b.*\bin\b")
+_LOOP = re.compile(r"\b(range|enumerate|zip|unbind|reversed|split|chunk)\(|\bfor\b.*\bin\b")
 
 
 def _is_loop(line: Location) -> bool:
@@ -31,7 +31,7 @@ def _is_loop(line: Location) -> bool:
 
 def find_unrolled(decisions: Iterable[Decision]) -> frozenset[str]:
     """The files in which a line with a Python loop decided about a size."""
-    places = (decision.location for decision in decisions if decision.kind == "guard")
+    places = (each.location for each in decisions if each.kind in ("guard", "pieces"))
     return frozenset(place.file for place in places if place is not None and _is_loop(place))
 
 

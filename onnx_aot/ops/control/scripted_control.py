@@ -10,6 +10,7 @@ import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.ops.control.callable_bodies import Body, flatten_items, rebuild_items
+from onnx_aot.ops.control.sequences import append, cat, construct, insert
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_ops.rolled_loops import rolled
 from onnx_aot.torch_ops.scripted_ops import branch, repeat
@@ -65,14 +66,49 @@ def scripted_repeat(
 
 @register(rolled)
 def python_loop(
-    op: Builder, count: Size, body: Body, carried: Sequence[Any], inputs: Sequence[Any]
+    op: Builder,
+    count: Size,
+    body: Body,
+    carried: Sequence[Any],
+    inputs: Sequence[Any],
+    starts: Sequence[Any] = (),
+    joints: Sequence[tuple[int, bool]] = (),
 ) -> list[Any]:
-    """The body's first parameter is the number of the step; its last results are collected."""
+    """The body's first parameter is the number of the step.
+
+    Its results are the carried values, those that are collected, and pieces, which may differ in
+    size from step to step: a sequence collects them.
+    """
     recorded = body.results
-    kept = recorded[: len(carried)]
+    kept, pieces = recorded[: len(carried)], recorded[len(recorded) - len(starts) :]
+    made = recorded[len(carried) : len(recorded) - len(starts)]
+    before = flatten_items(op, carried, kept)
+    sequences: list[Value] = []
+    places: list[tuple[int, bool]] = []
+    for start, example, joint in zip(starts, pieces, joints, strict=True):
+        first = flatten_items(op, [start], [example])
+        element = example.real.dtype if example.is_complex() else example.dtype
+        for number in range(1 + example.is_complex()):
+            sequences.append(construct(op, first[number : number + 1], element))
+            places.append(joint)
 
     def run_body(number: Value, *values: Value) -> list[Value]:
-        return flatten_items(op, body(number, *rebuild_items(values, kept), *inputs), recorded)
+        returned = body(number, *rebuild_items(values[: len(before)], kept), *inputs)
+        after = flatten_items(op, returned[: len(carried)], kept)
+        collected = returned[len(carried) : len(recorded) - len(starts)]
+        parts = flatten_items(op, returned[len(recorded) - len(starts) :], pieces)
+        longer = [
+            insert(op, sequence, 0, part) if backwards else append(op, sequence, part)
+            for sequence, part, (_, backwards) in zip(
+                values[len(before) :], parts, places, strict=True
+            )
+        ]
+        return [*after, *longer, *flatten_items(op, collected, made)]
 
-    results = op.loop(count, flatten_items(op, carried, kept), run_body)
-    return rebuild_items(results, recorded)
+    results = op.loop(count, [*before, *sequences], run_body)
+    end = len(before) + len(sequences)
+    joined = [
+        cat(op, sequence, axis)
+        for sequence, (axis, _) in zip(results[len(before) : end], places, strict=True)
+    ]
+    return rebuild_items([*results[: len(before)], *results[end:], *joined], recorded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.export import Dim
 
 import onnx_aot
+from onnx_aot.capture.sizes.piece_counts import is_unpacked
 from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
 
 N = {0: "n"}
@@ -94,6 +96,7 @@ def _compare(program: Any, function: Callable[..., Any], sizes: Any) -> int:
         (unpacked_halves, 6),
         (middle, 6),
         (third_of_four, 8),
+        (looped, 6),
         (by_tensor_split, 6),
         (by_sizes, 6),
     ],
@@ -110,7 +113,6 @@ def test_right_wherever_pytorch_is(function: Callable[..., Any], rows: int) -> N
     ("function", "count", "sizes", "shown", "narrower", "limit"),
     [
         (last, 3, "1, 2, 4", "torch.export.Dim('n', min=5)", Dim("n", min=5), 20),
-        (looped, 3, "1, 2, 4", "torch.export.Dim('n', min=5)", Dim("n", min=5), 20),
         (starred, 3, "1, 2, 4", "torch.export.Dim('n', min=5)", Dim("n", min=5), 20),
         (second_half, 2, "3, 5, 7", "2*torch.export.Dim('_n')", 2 * Dim("_n"), 20),
         (halves_by_function, 2, "3, 5, 7", "2*torch.export.Dim('_n')", 2 * Dim("_n"), 20),
@@ -181,3 +183,16 @@ def test_other_numbers_of_pieces_are_accepted_if_asked(given: Any) -> None:
     with pytest.warns(OnnxExporterWarning, match="cut into 3 pieces"):
         program = onnx_aot.export(last, (x,), dynamic_shapes=(given,), on_specialized="warn")
     torch.testing.assert_close(program(x)[0], last(x))
+
+
+def test_calls_whose_results_are_unpacked() -> None:
+    found = []
+
+    def cut() -> tuple[int, int]:
+        found.append(is_unpacked(sys._getframe().f_back))
+        return 1, 2
+
+    _, _ = cut()
+    _ = [piece for piece in cut()]  # noqa: C416
+    _ = cut()[0]
+    assert found == [True, False, False]

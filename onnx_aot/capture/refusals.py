@@ -12,7 +12,12 @@ from onnx_aot.capture.attempts import Failure
 from onnx_aot.capture.error_hints import UnjoinableError, explain, make_explained_error, page
 from onnx_aot.capture.fake_quantization import describe_observers
 from onnx_aot.capture.module_state import preserved_state, run_model
-from onnx_aot.capture.sizes.data_dependent import Branching, NeedsData, describe_data_dependent
+from onnx_aot.capture.sizes.data_dependent import (
+    Branching,
+    NeedsData,
+    describe_data_dependent,
+    describe_way,
+)
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.guards import (
     Location,
@@ -221,6 +226,8 @@ def _find_data_questions(
     branches = Branching([d.location for d in first.decisions if d.kind == "both"])
     if isinstance(first.error, UnjoinableError):
         branches = dataclasses.replace(branches, reason=str(first.error), fix=first.error.fix)
+    else:
+        branches = dataclasses.replace(branches, way=describe_way(first.decisions))
     described = None
     if limit.allows(_ALL_PLACES):
         limit.begin_run()

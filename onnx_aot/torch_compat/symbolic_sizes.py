@@ -34,6 +34,7 @@ __all__ = [
     "is_symbol",
     "known_number",
     "memory_keys",
+    "named_expression",
     "new_symbol",
     "python_expression",
     "record_expression",
@@ -393,6 +394,25 @@ def python_expression(expression: Any, names: Mapping[str, str]) -> str:
     with contextlib.suppress(Exception):
         return str(printer().doprint(expression))
     return str(expression)
+
+
+def named_expression(expression: Any, names: Mapping[str, str]) -> str | None:
+    """Prints an expression as Python by the names of its parts; None if a symbol has none.
+
+    Args:
+        expression: The expression.
+        names: Names of expressions, as text.
+    """
+    import sympy
+
+    named = {
+        part: sympy.Symbol(names[str(part)], integer=True)
+        for part in sympy.preorder_traversal(expression)
+        if part.free_symbols and str(part) in names
+    }
+    expression = expression.xreplace(named)
+    has_names = expression.free_symbols <= {*named.values()}
+    return python_expression(expression, {}) if has_names else None
 
 
 def storage_key(tensor: torch.Tensor) -> int:

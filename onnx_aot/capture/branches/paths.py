@@ -113,7 +113,7 @@ class Branches:
             known = path.next_answer(self.limits, sys._getframe(1))
             record_mark(ask, torch.SymBool(node), known)  # type: ignore[no-untyped-call]
             path.known[expression], path.known[~expression] = known, not known
-            self._decided("both", node.shape_env, expression)
+            self._decided("both", node.shape_env, expression if known else ~expression)
         return known
 
     @property
@@ -142,6 +142,9 @@ class Branches:
         path = self._path
         if path is None or path.tracer is not current_tracer():
             return
+        # Torch does not use what is said about floats of data when it is asked for the same.
+        path.known.setdefault(expression, True)
+        path.known.setdefault(~expression, False)
         of_data = any(str(symbol).startswith("u") for symbol in expression.free_symbols)
         if of_data and not record_mark(check, make(expression), message, True):
             record_mark(check, make(~expression), message, False)

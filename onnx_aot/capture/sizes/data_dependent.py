@@ -16,7 +16,7 @@ from onnx_aot.capture.error_hints import page
 from onnx_aot.capture.sizes.guards import Decision, Location, is_question, with_line
 from onnx_aot.torch_compat import WHILE_LOOP
 
-__all__ = ["NeedsData", "describe_data_dependent", "describe_larger"]
+__all__ = ["NeedsData", "describe_data_dependent", "describe_larger", "describe_way"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +44,13 @@ class Branching:
         locations: Their places.
         reason: Why the sides cannot be joined in one model; None if they can.
         fix: An edit after which they can.
+        way: Lines about the branch after which the capture failed.
     """
 
     locations: Collection[Location | None]
     reason: str | None = None
     fix: str | None = None
+    way: Sequence[str] = ()
 
     def are_right_at(self, location: Location) -> bool:
         """True if a place needs no fix."""
@@ -94,6 +96,7 @@ def describe_data_dependent(
         for number, (location, fix) in enumerate(zip(places, fixes, strict=True), 1):
             where = with_line(location, "     ")
             lines += [f"  {number}. {where[0].strip()}", *where[1:], f"     fix: {fix}"]
+        lines += branches.way
         if branches.reason is not None:
             lines.append(f"Both sides cannot be one model: {branches.reason}.")
             if branches.fix is not None and not any(map(branches.find_fix, places)):
@@ -114,6 +117,23 @@ def describe_data_dependent(
     else:
         cause = f"custom operators have no fake kernel: {', '.join(missing)}"
     return NeedsData("\n".join(lines), cause, tuple(places), fixes[0])
+
+
+def describe_way(decisions: Sequence[Decision]) -> list[str]:
+    """The last branch on data before a capture failed, and how to leave out the way it went."""
+    asked = [d for d in decisions if d.kind == "both" and not d.validates]
+    if not asked or asked[-1].location in (None, decisions[-1].location):
+        return []
+    branch = asked[-1]
+    assert branch.location is not None
+    taken, other = branch.describe_way(), branch.describe_way(opposite=True)
+    if taken is None:
+        return []
+    return [
+        f"Or, if the model never goes the way of {taken} at this line, write torch._check({other}) "
+        "above it:",
+        *with_line(branch.location, "  "),
+    ]
 
 
 def describe_larger(decisions: Sequence[Decision]) -> str | None:

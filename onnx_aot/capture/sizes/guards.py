@@ -106,6 +106,14 @@ class Decision:
         examples = {s: hint for s, (_, hint) in self.symbols.items() if hint is not None}
         return decided_at(self.expression, {**examples, **values})
 
+    def describe_way(self, opposite: bool = False) -> str | None:
+        """The expression, or its opposite, by the variables of the user's function.
+
+        None if a symbol is in no variable.
+        """
+        expression = ~self.expression if opposite else self.expression
+        return torch_compat.named_expression(expression, self.names)
+
     @property
     def text(self) -> str:
         """The expression as Python, with the names of the user's function."""

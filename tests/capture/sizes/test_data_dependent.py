@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.errors import CaptureError
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 X = torch.arange(12.0).reshape(4, 3)
@@ -250,3 +252,35 @@ def test_the_fix_of_a_kept_choice_helps() -> None:
     program = onnx_aot.export(forward, (X,), dynamic_shapes=({1: "n"},))
     for given in (X, torch.cat([X, X], 1)):
         torch.testing.assert_close(program(given)[0], forward(given))
+
+
+def test_the_way_of_a_branch_that_cannot_be_captured_can_be_left_out() -> None:
+    def forward(x: Tensor) -> Tensor:
+        n = int(x.max().item()) + 1
+        many = n > 3
+        if many:
+            return x * math.log(n)
+        return x * 2
+
+    def follows(x: Tensor) -> Tensor:
+        n = int(x.max().item()) + 1
+        many = n > 3
+        torch._check(n <= 3)
+        if many:
+            return x * math.log(n)
+        return x * 2 if n <= 3 else x * math.log(n)
+
+    x = torch.tensor([0.5, 1.5, 0.1])
+    with pytest.raises(CaptureError) as caught:
+        onnx_aot.export(forward, (x,), dynamic_shapes=({0: "n"},))
+    assert (
+        "Or, if the model never goes the way of many at this line, write torch._check(n <= 3) "
+        "above it:\n  if many:\n  at "
+    ) in str(caught.value)
+    program = onnx_aot.export(follows, (x,), dynamic_shapes=({0: "n"},))
+    for size in (3, 5):
+        x = torch.rand(size) * 2
+        assert_close(program(x)[0], follows(x))
+    with pytest.raises(CaptureError) as caught:
+        onnx_aot.export(lambda x: x * math.log(int(x.max().item()) + 1), (x,))
+    assert "never goes" not in str(caught.value)

@@ -1,4 +1,7 @@
-"""Writes sums of sizes with remainders by quotients: ``n + -n % 8`` is ``8*((n + 7)//8)``."""
+"""Writes rounded sizes by quotients of integers.
+
+``n + -n % 8`` is ``8*((n + 7)//8)``, and ``math.ceil(n / 8)`` is ``(n + 7)//8``.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,18 @@ from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.tracing import current_tracer
 
-__all__ = ["ROUNDED_SIZES", "round_sum"]
+__all__ = ["ROUNDED_SIZES", "round_sum", "write_rounding"]
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _FUNCTIONS = "torch.utils._sympy.functions"
 _REMAINDERS = ("Mod", "PythonMod")
+_QUOTIENTS = ("IntTrueDiv", "FloatTrueDiv")
+
+LARGEST = 2**16
+"""Largest denominator of a float that is rounded, so that no error of a float reaches an integer.
+
+Sizes below 2**31 have errors below 2**-18, and numbers that are no integers are 2**-16 from one.
+"""
 
 
 def round_sum(expression: Any) -> Any:
@@ -68,6 +78,92 @@ def _divide(base: Any, divisor: Any) -> Any:
         if part.args[1].is_Integer and part.args[0].could_extract_minus_sign()
     }
     return quotient.xreplace(negative)
+
+
+def write_rounding(expression: Any) -> Any:
+    """Writes ``floor``, ``ceil`` and ``trunc`` of floats computed from sizes without floats.
+
+    ``math.floor(n / 3)`` becomes ``n//3``, and ``int(n - 2.0)`` becomes ``n - 2``. Others
+    are returned as they are, such as ``math.floor(n * 0.1)``: the product of floats may reach an
+    integer that the numbers do not reach.
+    """
+    name = type(expression).__name__
+    if name not in ("CeilToInt", "FloorToInt", "TruncToInt"):
+        return expression
+    value = _find_value(expression.args[0])
+    if value is None:
+        return expression
+    dividend, divisor = value.as_numer_denom()
+    if name == "TruncToInt" and divisor != 1 and not _is_sum_of_positives(dividend):
+        return expression
+    if name == "CeilToInt":
+        dividend += divisor - 1
+    return dividend.expand() if divisor == 1 else _divide(dividend.expand(), divisor)
+
+
+def _is_sum_of_positives(term: Any) -> bool:
+    """True if a sum has nothing below zero, also if one of its sizes is 0."""
+    return all(
+        part.is_nonnegative is True and factor >= 0
+        for part, factor in term.as_coefficients_dict().items()
+    )
+
+
+def _find_value(number: Any) -> Any:
+    """The exact value of a float, as a sum of multiples of integers; None if it may be rounded.
+
+    One quotient may be rounded, such as ``n / 3``: it is an integer where the exact one is.
+    """
+    import sympy
+
+    total, rounded = sympy.Integer(0), 0
+    for term in sympy.Add.make_args(number):
+        factor, rest = term.as_coeff_Mul()
+        scale, divisor = _as_exact(factor), sympy.Integer(1)
+        if type(rest).__name__ in _QUOTIENTS:
+            rest, divisor = rest.args[0], _as_exact(rest.args[1])
+        if type(rest).__name__ == "ToFloat":
+            (rest,) = rest.args
+        if scale is None or divisor is None or divisor <= 0 or not rest.is_integer:
+            return None
+        if not _is_power_of_two(divisor):
+            rounded += 1
+            if not _is_power_of_two(abs(scale)):
+                return None
+        total += scale / divisor * rest
+    denominator = total.together().as_numer_denom()[1]
+    exact = denominator.is_Integer and denominator <= LARGEST
+    return total.together() if exact and rounded <= 1 else None
+
+
+def _as_exact(number: Any) -> Any:
+    """A number as a fraction whose denominator is a power of two; None for others."""
+    import sympy
+
+    if not number.is_Integer and not number.is_Float:
+        return None
+    fraction = sympy.Rational(number)
+    return fraction if max(abs(fraction.p), fraction.q) <= LARGEST else None
+
+
+def _is_power_of_two(number: Any) -> bool:
+    numerator, denominator = int(number.p), int(number.q)
+    return numerator & (numerator - 1) == 0 and denominator & (denominator - 1) == 0
+
+
+def _write_result(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    if private(f"{_FUNCTIONS}:FloorDiv") is None:
+        return original
+
+    @functools.wraps(original)
+    def convert(self: Any) -> Any:
+        result = original(self)
+        expression = getattr(result, "_expr", None)
+        if expression is not None:
+            result._expr = write_rounding(expression)
+        return result
+
+    return convert
 
 
 def _round_result(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
@@ -128,5 +224,15 @@ ROUNDED_SIZES = tuple(
         parameters="self, other",
     )
     for name in ("_add", "_sub")
+) + tuple(
+    Patch(
+        f"torch.fx.experimental.sym_node:SymNode.{name}",
+        _write_result,
+        "Torch cannot compare sizes rounded by floats with others, so that slices to "
+        "math.floor(n / 3) * 3 have sizes with min(...).",
+        when=lambda settings: settings.dynamic,
+        parameters="self",
+    )
+    for name in ("_ceil", "_floor", "_trunc")
 )
-"""Rows for sums and differences of sizes."""
+"""Rows for sums and differences of sizes, and for floats that are rounded."""

@@ -22,7 +22,8 @@ def decide_order(relation: Any, limits: Mapping[Any, Any]) -> bool | None:
 
     All are written with ``floor``: ``n % c`` is ``n - c * floor(n / c)``, so the sizes that padding
     makes, such as ``n + -n % c``, lose their remainders. For integers, ``floor(n / c)`` is at least
-    ``(n - c + 1) / c``; with that, the difference of both sides has linear bounds.
+    ``(n - c + 1) / c``; with that, the difference of both sides has linear bounds. A difference of
+    integers that is above -1 is not negative.
 
     Args:
         relation: A relation of sympy, or several joined by ``And``, with symbols for integers.
@@ -44,15 +45,16 @@ def decide_order(relation: Any, limits: Mapping[Any, Any]) -> bool | None:
         return None
     is_reversed = isinstance(relation, (sympy.Le, sympy.Lt))
     larger, smaller = (relation.rhs, relation.lhs)[:: 1 if is_reversed else -1]
-    least, most = _bounds(_with_floors(larger) - _with_floors(smaller))
+    difference = _with_floors(larger) - _with_floors(smaller)
+    least, most = _find_least(difference), _find_least(-difference)
     lowest = None if least is None else _lowest(least, limits)
-    highest = None if most is None else _lowest(-most, limits)
+    highest = None if most is None else _lowest(most, limits)
     is_above, is_below = _is_positive(lowest), _is_positive(highest)
     if isinstance(relation, (sympy.Eq, sympy.Ne)):
         return isinstance(relation, sympy.Ne) if is_above or is_below else None
     if isinstance(relation, (sympy.Lt, sympy.Gt)):
-        return True if is_above else False if _is_not_negative(highest) else None
-    return True if _is_not_negative(lowest) else False if is_below else None
+        return True if is_above else False if _is_not_negative(highest, difference) else None
+    return True if _is_not_negative(lowest, difference) else False if is_below else None
 
 
 def _lowest(bound: Any, limits: Mapping[Any, Any]) -> Any:
@@ -70,8 +72,13 @@ def _is_positive(term: Any) -> bool:
     return term is not None and term.is_positive is True
 
 
-def _is_not_negative(term: Any) -> bool:
-    return term is not None and term.is_nonnegative is True
+def _is_not_negative(bound: Any, term: Any) -> bool:
+    """True if the lower bound of a term is at least 0, or above -1 for an integer."""
+    if bound is None:
+        return False
+    return bound.is_nonnegative is True or (
+        term.is_integer is True and (bound + 1).is_positive is True
+    )
 
 
 def _with_floors(term: Any) -> Any:
@@ -101,44 +108,49 @@ def _is_divisor(term: Any) -> bool:
     return bool(term.is_Integer and term > 0)
 
 
-def _bounds(term: Any) -> tuple[Any, Any]:
-    """Lower and upper bound of a term without rounding; None where none is found."""
+def _find_least(term: Any) -> Any:
+    """Lower bound of a sum without rounding; None where none is found.
+
+    Floors around others are replaced first, because what is in them may cancel.
+    """
     import sympy
 
-    if term.is_Symbol or term.is_Number:
-        return term, term
-    if term.is_Add:
-        least, most = zip(*map(_bounds, term.args), strict=True)
-        return _sum(least), _sum(most)
-    if term.is_Mul:
-        factor, rest = term.as_coeff_Mul()
-        if factor != 1:
-            least, most = _bounds(rest)
-            return _scaled(factor, *((least, most) if factor > 0 else (most, least)))
-        return (term, term) if all(part.is_Symbol for part in term.args) else (None, None)
-    if isinstance(term, sympy.floor):
-        return _bounds_of_floor(term.args[0])
-    return None, None
+    total = term.expand()
+    while True:
+        factors = total.as_coefficients_dict()
+        floors = [part for part in factors if isinstance(part, sympy.floor)]
+        if not floors:
+            break
+        outer = max(floors, key=_measure_depth)
+        bound = _bound_floor(outer, is_upper=factors[outer] < 0)
+        if bound is None:
+            return None
+        total = (total + factors[outer] * (bound - outer)).expand()
+    return total if all(map(_is_product_of_symbols, factors)) else None
 
 
-def _sum(terms: tuple[Any, ...]) -> Any:
-    return None if None in terms else sum(terms)
-
-
-def _scaled(factor: Any, *terms: Any) -> tuple[Any, ...]:
-    return tuple(None if term is None else factor * term for term in terms)
-
-
-def _bounds_of_floor(quotient: Any) -> tuple[Any, Any]:
-    """Bounds by the common denominator of a sum of multiples of integers."""
+def _measure_depth(floor: Any) -> int:
     import sympy
 
+    return 1 + max(map(_measure_depth, floor.args[0].atoms(sympy.floor)), default=0)
+
+
+def _is_product_of_symbols(part: Any) -> bool:
+    return bool(part.is_Number or part.is_Symbol) or (
+        part.is_Mul and all(factor.is_Symbol for factor in part.args)
+    )
+
+
+def _bound_floor(floor: Any, is_upper: bool) -> Any:
+    """A bound by the common denominator of a sum of multiples of integers."""
+    import sympy
+
+    (quotient,) = floor.args
     factors = quotient.as_coefficients_dict()
     if not all(part.is_integer and factor.is_Rational for part, factor in factors.items()):
-        return None, None
+        return None
     denominator = sympy.ilcm(1, *(factor.q for factor in factors.values()))
-    least, most = _bounds(quotient)
-    return None if least is None else least - 1 + sympy.Rational(1, denominator), most
+    return quotient if is_upper else quotient - 1 + sympy.Rational(1, denominator)
 
 
 def _has_quotient(relation: Any) -> bool:

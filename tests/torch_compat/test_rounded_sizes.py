@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +12,20 @@ import sympy
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    FloatTrueDiv,
+    FloorDiv,
+    FloorToInt,
+    IntTrueDiv,
+    Mod,
+    PythonMod,
+    ToFloat,
+    TruncToInt,
+)
 
 import onnx_aot
-from onnx_aot.torch_compat.rounded_sizes import round_sum
+from onnx_aot.torch_compat.rounded_sizes import round_sum, write_rounding
 from tests.tolerances import assert_close
 from tests.torch_compat.without import absent, shows
 
@@ -146,3 +157,89 @@ def test_padding_for_one_side_is_right_for_both(ask: Callable[[Any], Any]) -> No
     with absent("torch.fx.experimental.symbolic_shapes:ShapeEnv.guards"):
         program = onnx_aot.export(model, (torch.rand(16),), **options)
     assert "If" in {node.op_type for node in program.model.graph}
+
+
+@pytest.mark.parametrize(
+    ("rounded", "written"),
+    [
+        (FloorToInt(IntTrueDiv(N, 3)), FloorDiv(N, 3)),
+        (CeilToInt(IntTrueDiv(N - 1, 4)), FloorDiv(N + 2, 4)),
+        (CeilToInt(0.5 * ToFloat(N)), FloorDiv(N + 1, 2)),
+        (FloorToInt(FloatTrueDiv(ToFloat(N), 3.0)), FloorDiv(N, 3)),
+        (FloorToInt(IntTrueDiv(N - 1, 3) + 1.0), FloorDiv(N + 2, 3)),
+        (FloorToInt(0.5 * IntTrueDiv(N, 3) + 0.25), FloorDiv(2 * N + 3, 12)),
+        (TruncToInt(ToFloat(N) - 2.0), N - 2),
+        (TruncToInt(IntTrueDiv(N, 2)), FloorDiv(N, 2)),
+    ],
+)
+def test_rounding_becomes_a_quotient(rounded: Any, written: Any) -> None:
+    assert write_rounding(rounded) == written
+
+
+@pytest.mark.parametrize(
+    "rounded",
+    [
+        FloorToInt(0.1 * ToFloat(N)),  # no power of two
+        FloorToInt(1.5 * IntTrueDiv(N, 3)),  # 2 / 3 * 1.5 may be below 1
+        FloorToInt(IntTrueDiv(N, 3) + IntTrueDiv(M, 3)),  # so may 1 / 3 + 2 / 3
+        FloorToInt(IntTrueDiv(N, M)),
+        FloorToInt(IntTrueDiv(N, 2**17 + 1)),
+        FloorToInt(sympy.Symbol("f", real=True)),
+        TruncToInt(IntTrueDiv(N - 1, 2)),  # 0 rows give -1 / 2, which becomes 0
+        N,
+    ],
+)
+def test_other_roundings_stay(rounded: Any) -> None:
+    assert write_rounding(rounded) is rounded
+
+
+def test_quotients_have_the_values_of_floats() -> None:
+    draw, changed = random.Random(0), 0
+    roundings = {FloorToInt: math.floor, CeilToInt: math.ceil, TruncToInt: math.trunc}
+    for _ in range(300):
+        divisor, scale = draw.choice((1, 2, 3, 7, 12, 100)), draw.choice((1.0, -1.0, 0.5, 4.0, 1.5))
+        offset, added = draw.randint(-3, 3), draw.choice((0.0, 1.0, -0.5, 0.375))
+        function = draw.choice(tuple(roundings))
+        rounded = function(scale * IntTrueDiv(N + offset, divisor) + added)
+        written = write_rounding(rounded)
+        changed += written is not rounded
+        for n in (*range(0 if written is not rounded else 1, 40), 2**30 + 1, 2**31 - 1):
+            value = roundings[function](scale * ((n + offset) / divisor) + added)
+            if written is not rounded:
+                assert written.xreplace({N: sympy.Integer(n)}) == value, (rounded, written, n)
+    assert changed > 150
+
+
+class Cropped(nn.Module):
+    """Leaves out what does not fill a window, by floats."""
+
+    def __init__(self, size: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[: self.size(x.shape[0])] * 2
+
+
+@shows("torch.fx.experimental.sym_node:SymNode._floor")
+def test_a_size_rounded_down() -> None:
+    model = Cropped(lambda n: math.floor(n / 4) * 4)
+    assert shape_of_result(model) == "[4*(n//4)]"
+    with absent("torch.fx.experimental.sym_node:SymNode._floor"):
+        assert "floor(" in shape_of_result(model)
+
+
+@shows("torch.fx.experimental.sym_node:SymNode._ceil")
+def test_a_size_rounded_up() -> None:
+    model = Cropped(lambda n: math.ceil(n / 2))
+    assert shape_of_result(model) == "[(n + 1)//2]"
+    with absent("torch.fx.experimental.sym_node:SymNode._ceil"):
+        assert "ceil(" in shape_of_result(model)
+
+
+@shows("torch.fx.experimental.sym_node:SymNode._trunc")
+def test_a_size_truncated() -> None:
+    model = Cropped(lambda n: torch.sym_int(n / 2))  # type: ignore[no-untyped-call]
+    assert shape_of_result(model) == "[n//2]"
+    with absent("torch.fx.experimental.sym_node:SymNode._trunc"):
+        assert shape_of_result(model) != "[n//2]"

@@ -47,6 +47,8 @@ def up(size: Any, multiple: int) -> Any:
         (N + PythonMod(-N, 8) >= N, True),
         (FloorDiv(N + PythonMod(-N, 8), 8) * 8 < N, False),
         (sympy.Eq(FloorDiv(N + PythonMod(-N, 8), 8) * 8, N - 1, evaluate=False), False),
+        (3 * FloorDiv(FloorDiv(N, 8) + 1, 3) <= FloorDiv(N, 8) + 1, True),  # the inner one cancels
+        (FloorDiv(N + 5, 2) <= N + 2, True),  # above -1, and an integer
         (PythonMod(N, 8) < 8, True),
         (PythonMod(N, M) < M, None),
         (up(N, 8) + up(M, 4) >= N + M, True),
@@ -64,8 +66,8 @@ def test_answer(relation: Boolean, answer: bool | None) -> None:
 
 def test_limits_of_symbols() -> None:
     relation = FloorDiv(N, 2) >= 2
-    assert decide_order(relation, {N: 4}) is None  # the bound of n // 2 is (n - 1) / 2
-    assert decide_order(relation, {N: 5}) is True
+    assert decide_order(relation, {N: 3}) is None  # n // 2 is at least (n - 1) / 2, and so 1
+    assert decide_order(relation, {N: 4}) is True
     assert decide_order(relation, {}) is None
 
 

@@ -13,6 +13,7 @@ from benchmarks.field import (
     molecules,
     pictures,
     science,
+    second_lot,
     sequences,
     synthesis,
     tables,
@@ -40,6 +41,7 @@ _CASES = (
     *lot.CASES,
     *lot_policies.CASES,
     *lot_signals.CASES,
+    *second_lot.CASES,
 )
 
 FIELD: dict[str, FieldCase] = {case.name: case for case in _CASES}

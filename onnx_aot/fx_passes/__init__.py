@@ -22,6 +22,7 @@ from onnx_aot.fx_passes.inline_wrappers import cast_in_autocast, inline_wrappers
 from onnx_aot.fx_passes.keep_calls import keep_calls
 from onnx_aot.fx_passes.label_assertions import label_assertions
 from onnx_aot.fx_passes.propagate_fake_values import record_values
+from onnx_aot.fx_passes.split_foreach import split_foreach
 
 __all__ = ["FX_PASSES", "select_passes"]
 
@@ -32,6 +33,7 @@ FX_PASSES: tuple[Pass, ...] = (
     open_subclasses,  # early: the others look at storages, which only the inner tensors have
     drop_block_masks,  # early: the code that computes them may run under a transform
     refuse_transforms,  # before the others, which cannot look at tensors under a transform
+    split_foreach,  # before record_values, since its nodes have none
     record_values,  # before the passes that read the values of nodes
     inline_scripted,  # the nodes that it inserts look like captured ones
     cast_in_autocast,  # before its regions disappear

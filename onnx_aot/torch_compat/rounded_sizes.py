@@ -21,6 +21,7 @@ _SHAPES = "torch.fx.experimental.symbolic_shapes"
 _FUNCTIONS = "torch.utils._sympy.functions"
 _REMAINDERS = ("Mod", "PythonMod")
 _QUOTIENTS = ("IntTrueDiv", "FloatTrueDiv")
+_ROUNDINGS = ("CeilToInt", "FloorToInt", "TruncToInt")
 
 LARGEST = 2**16
 """Largest denominator of a float that is rounded, so that no error of a float reaches an integer.
@@ -88,7 +89,7 @@ def write_rounding(expression: Any) -> Any:
     integer that the numbers do not reach.
     """
     name = type(expression).__name__
-    if name not in ("CeilToInt", "FloorToInt", "TruncToInt"):
+    if name not in _ROUNDINGS:
         return expression
     value = _find_value(expression.args[0])
     if value is None:
@@ -124,7 +125,7 @@ def _find_value(number: Any) -> Any:
             rest, divisor = rest.args[0], _as_exact(rest.args[1])
         if type(rest).__name__ == "ToFloat":
             (rest,) = rest.args
-        if scale is None or divisor is None or divisor <= 0 or not rest.is_integer:
+        if scale is None or divisor is None or divisor <= 0 or not _is_integer(rest):
             return None
         if not _is_power_of_two(divisor):
             rounded += 1
@@ -134,6 +135,13 @@ def _find_value(number: Any) -> Any:
     denominator = total.together().as_numer_denom()[1]
     exact = denominator.is_Integer and denominator <= LARGEST
     return total.together() if exact and rounded <= 1 else None
+
+
+def _is_integer(term: Any) -> bool:
+    """True if a term is an integer, also inside; torch says so of ``Mod(n, 2.5)`` too."""
+    if not term.is_integer or term.is_Float:
+        return False
+    return type(term).__name__ in _ROUNDINGS or all(map(_is_integer, term.args))
 
 
 def _as_exact(number: Any) -> Any:

@@ -185,6 +185,7 @@ def test_rounding_becomes_a_quotient(rounded: Any, written: Any) -> None:
         FloorToInt(IntTrueDiv(N, M)),
         FloorToInt(IntTrueDiv(N, 2**17 + 1)),
         FloorToInt(sympy.Symbol("f", real=True)),
+        TruncToInt(Mod(ToFloat(N), sympy.Float(2.5))),  # a float, though torch says otherwise
         TruncToInt(IntTrueDiv(N - 1, 2)),  # 0 rows give -1 / 2, which becomes 0
         N,
     ],

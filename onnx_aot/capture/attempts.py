@@ -335,7 +335,8 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
             limit.complete_run()
             if run.known.written:
                 return Attempt(plan, written=frozenset(run.known.written))
-            asked = plan.inputs is None  # otherwise the failure need not be the user's
+            # With other inputs, or objects in place of lists, the failure need not be the user's.
+            asked = plan.inputs is None and not plan.rolls
             if asked and isinstance(error, (CaptureError, InvalidOptionError)):
                 raise  # our own messages need no explanation
             if asked and isinstance(error, RefusedError):

@@ -233,13 +233,8 @@ SLICES = [
         error="cut into 2 pieces",
     ),
     SizeCase("chunk_dynamic", halves, (floats("n", 3),)),
-    SizeCase(
-        "chunk_of_three",
-        each_of_three,
-        (floats("n", 3),),
-        {"n": 7},
-        error=r"cut into 3 pieces[\s\S]*min=5",
-    ),
+    # ONNX Runtime raises an error for empty inputs, which have pieces of no size.
+    SizeCase("chunk_of_three", each_of_three, (floats("n", 3),), {"n": 7}, least=1),
     SizeCase("chunk_static_axis", lambda x: x.chunk(3, 1), (floats("n", 7),)),
     SizeCase("tensor_split_dynamic", lambda x: x.tensor_split(3), (floats("n", 3),)),
     SizeCase("tensor_split_at", lambda x: x.tensor_split((1, 3), 1), (floats("n", "m"),), least=1),

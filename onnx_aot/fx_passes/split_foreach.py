@@ -15,7 +15,7 @@ from onnx_aot.torch_compat import OpOverload, schema_of
 
 __all__ = ["split_foreach"]
 
-PREFIX = "_foreach_"
+PREFIX = "foreach_"
 
 OF_NUMBERS = {
     "maximum": "clamp_min",
@@ -71,7 +71,7 @@ def split_foreach(program: torch.export.ExportedProgram) -> torch.export.Exporte
     """
     for module in (program.graph_module, *every_body(program.graph_module)):
         for node in list(module.graph.nodes):
-            name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "")
+            name = getattr(getattr(node.target, "overloadpacket", None), "__name__", "").lstrip("_")
             if isinstance(node.target, OpOverload) and name.startswith(PREFIX):
                 calls = list(_find_calls(node, name.removeprefix(PREFIX)))
                 found = [call for call in calls if call is not None]

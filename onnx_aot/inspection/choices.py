@@ -28,21 +28,21 @@ def accept_choices(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     found: list[OutputDifference],
-    is_captured_exactly: Callable[[], bool],
+    is_captured_alike: Callable[[], bool],
 ) -> list[OutputDifference]:
     """Marks the outputs in which choices between nearly equal values make the difference.
 
     That is so if PyTorch's own result is as far from its result in float64 in all outputs that
-    differ, the captured program gives what the model gives, and no value of the captured graph is
-    wrong by itself.
+    differ, the captured program agrees with the model in PyTorch, and no captured value is wrong by
+    itself.
 
     Args:
         program: An ``ONNXProgram``.
         args: Positional inputs.
         kwargs: Keyword inputs.
         found: Differences of the outputs on these inputs.
-        is_captured_exactly: Returns whether the captured program gives the model's outputs; called
-            last, since it runs the program.
+        is_captured_alike: Returns whether the captured program agrees with the model in PyTorch;
+            called last, since it runs the program.
 
     Returns:
         The differences, with ``choice`` where it explains them.
@@ -54,7 +54,7 @@ def accept_choices(
         return found
     try:
         rows = [row for row in compare_values(program, args, kwargs).rows if not row.within]
-        is_proved = all(row.origin == "inherited" for row in rows) and is_captured_exactly()
+        is_proved = all(row.origin == "inherited" for row in rows) and is_captured_alike()
     except Exception as error:  # nothing is proved then, and the difference stands
         logger.info("values could not be compared: %s: %s", type(error).__name__, error)
         return found

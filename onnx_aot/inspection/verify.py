@@ -325,7 +325,7 @@ def _run_program(
     if runtime != ONNXRUNTIME:
         return differences
 
-    def is_captured_exactly() -> bool:
+    def is_captured_alike() -> bool:
         captured = dataclasses.replace(reference, model=program.exported_program.module())
         again = _list_expected(program, captured.run(args, kwargs), len(actual))
         tensors = [
@@ -336,7 +336,7 @@ def _run_program(
         names = [""] * len(tensors)
         return all(d.within for d in compare_outputs(names, *zip(*tensors, strict=True)))
 
-    return accept_choices(program, args, kwargs, differences, is_captured_exactly)
+    return accept_choices(program, args, kwargs, differences, is_captured_alike)
 
 
 def _list_expected(program: Any, results: _Results, count: int) -> list[_Expected]:

@@ -201,7 +201,9 @@ def shape_rule_patches(rules: Mapping[Any, ShapeRule]) -> tuple[Patch, ...]:
     def with_rules(original: Callable[[], Any], settings: Settings) -> Callable[[], Any]:
         table = dict(original())
         new = Results()
-        table.update({o: _kernel(table, o, rule, new) for o, rule in rules.items()})
+        # Strict captures do not run the model, so that it is not seen where it reads a size.
+        note_zero = settings.zero_ignored if settings.strict else None
+        table.update({o: _kernel(table, o, rule, new, note_zero) for o, rule in rules.items()})
         return lambda: table
 
     return (
@@ -222,7 +224,13 @@ def shape_rule_patches(rules: Mapping[Any, ShapeRule]) -> tuple[Patch, ...]:
     )
 
 
-def _kernel(table: Any, operator: Any, rule: ShapeRule, new: Results) -> Callable[..., Any]:
+def _kernel(
+    table: Any,
+    operator: Any,
+    rule: ShapeRule,
+    new: Results,
+    note_zero: Callable[[bool], None] | None,
+) -> Callable[..., Any]:
     usual = table.get(operator)
 
     def results(mode: Any, *args: Any, **kwargs: Any) -> Any:
@@ -235,9 +243,12 @@ def _kernel(table: Any, operator: Any, rule: ShapeRule, new: Results) -> Callabl
         del table[operator]  # as if there were no rule
         try:
             with mode:
-                if operator is torch.ops.aten.slice.Tensor:
-                    return _SLICES.make(operator, *args, **kwargs)
-                return operator(*args, **kwargs)
+                if operator is not torch.ops.aten.slice.Tensor:
+                    return operator(*args, **kwargs)
+                made = _SLICES.make(operator, *args, **kwargs)
+                if note_zero is not None and axis_above_zero(made) is not None:
+                    note_zero(True)
+                return made
         finally:
             table[operator] = results
 

@@ -79,7 +79,8 @@ class Loops:
         whole: Any = tensor.shape[dim]
         if type(size) not in (int, torch.SymInt) or known_number(whole) is not None:
             return None
-        count = (whole + size - 1) // size  # as torch computes it
+        steps = (whole + size - 1) // size
+        count = torch.sym_max(steps, 1)  # type: ignore[no-untyped-call]  # as torch does
 
         def take(index: Any) -> torch.Tensor:
             return aten.slice(tensor, dim, index * size, index * size + size)  # type: ignore[no-any-return]

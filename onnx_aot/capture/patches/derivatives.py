@@ -79,7 +79,7 @@ def _find_fake_tensors(module: torch.fx.GraphModule) -> list[torch.Tensor]:
 
 
 class _Count:
-    """How often a derivative was computed in functions that are traced apart."""
+    """Number of derivatives that functions computed while they were traced apart."""
 
     def __init__(self) -> None:
         self.derivatives = 0

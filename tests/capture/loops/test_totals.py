@@ -154,3 +154,11 @@ def test_pieces_that_are_unpacked_are_no_loop() -> None:
     for batch, steps in ((2, 3), (4, 9)):
         x = torch.randn(batch, steps, 4)
         torch.testing.assert_close(program(x)[0], unpacked(x), rtol=1e-4, atol=1e-5)
+
+
+def test_no_pieces_but_one_that_is_empty() -> None:
+    program = onnx_aot.export(split_along_batch, (X,), dynamic_shapes=({0: "batch"},))
+    for batch in (0, 1, 5):
+        x = torch.randn(batch, 9, 4)
+        (got,) = program(x)
+        torch.testing.assert_close(got, split_along_batch(x), rtol=1e-4, atol=1e-5)

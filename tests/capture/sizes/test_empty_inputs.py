@@ -42,6 +42,15 @@ def test_equal_to_eager(function: Callable[[Tensor], Any], shapes: Any) -> None:
         torch.testing.assert_close(answer, torch.as_tensor(function(x)))
 
 
+@pytest.mark.parametrize("name", ["the size of the first row", "the size of the last row"])
+def test_strict_captures_too(name: str) -> None:
+    function, given = ANSWERS[name], (torch.rand(4, 3),)
+    program = onnx_aot.export(function, given, dynamic_shapes=({0: N},), strategies=("strict",))
+    for size in (0, 1, 6):
+        x = torch.rand(size, 3)
+        torch.testing.assert_close(program(x)[0], function(x))
+
+
 def test_a_derived_dimension_whose_root_no_input_has() -> None:
     def cut(x: Tensor) -> Tensor:
         return x.sum() + torch.sym_max(x.shape[0] - 2, 0)

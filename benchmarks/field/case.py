@@ -15,8 +15,13 @@ from torch import nn
 from benchmarks.zoo_models.case import ZooCase
 
 __all__ = [
+    "BATCH",
+    "BATCHES",
     "IMAGE_SHAPES",
+    "LENGTHS",
+    "PICTURES",
     "REQUIREMENTS",
+    "SEQUENCE",
     "FieldCase",
     "Method",
     "call",
@@ -29,6 +34,10 @@ __all__ = [
 
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 IMAGE_SHAPES = ({0: "batch", 2: "height", 3: "width"},)
+BATCH = ({0: "batch"},)
+BATCHES = ({"batch": 1}, {"batch": 3})
+SEQUENCE = ({0: "batch", 1: "length"},)
+LENGTHS = ({"batch": 1, "length": 12}, {"batch": 3, "length": 19})
 
 Inputs = Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]
 
@@ -106,3 +115,11 @@ def read_versions() -> dict[str, str]:
     lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     pinned = (line.partition("==") for line in lines if "==" in line)
     return {name.strip().lower(): version.strip() for name, _, version in pinned}
+
+
+PICTURES: dict[str, Any] = {
+    "inputs": images(),
+    "dynamic_shapes": IMAGE_SHAPES,
+    "sizes": ({"batch": 1, "height": 64, "width": 64}, {"batch": 2, "height": 96, "width": 128}),
+}
+"""Inputs, shapes and sizes of rows that take a picture."""

@@ -7,18 +7,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.field.case import IMAGE_SHAPES, FieldCase, call, images, noise
+from benchmarks.field.case import (
+    BATCH,
+    BATCHES,
+    IMAGE_SHAPES,
+    PICTURES,
+    SEQUENCE,
+    FieldCase,
+    call,
+    noise,
+)
 
 __all__ = ["CASES"]
 
-BATCH = ({0: "batch"},)
-BATCHES = ({"batch": 1}, {"batch": 3})
-SEQUENCE = ({0: "batch", 1: "length"},)
-PICTURES: dict[str, Any] = {
-    "inputs": images(),
-    "dynamic_shapes": IMAGE_SHAPES,
-    "sizes": ({"batch": 1, "height": 64, "width": 64}, {"batch": 2, "height": 96, "width": 128}),
-}
 ENTITY, END = 3, 4  # numbers of the tokens before a name of entities, and after all of them
 
 

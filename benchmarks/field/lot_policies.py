@@ -7,14 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.field.case import FieldCase, call, noise
+from benchmarks.field.case import BATCH, BATCHES, LENGTHS, SEQUENCE, FieldCase, call, noise
 
 __all__ = ["CASES"]
-
-BATCH = ({0: "batch"},)
-BATCHES = ({"batch": 1}, {"batch": 3})
-SEQUENCE = ({0: "batch", 1: "length"},)
-LENGTHS = ({"batch": 1, "length": 12}, {"batch": 3, "length": 19})
 
 OBSERVATIONS = {"policy": 12, "camera": (3, 32, 32)}
 

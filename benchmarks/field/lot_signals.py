@@ -7,13 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.field.case import FieldCase, call, noise
+from benchmarks.field.case import BATCHES, LENGTHS, SEQUENCE, FieldCase, call, noise
 
 __all__ = ["CASES"]
 
-BATCHES = ({"batch": 1}, {"batch": 3})
-SEQUENCE = ({0: "batch", 1: "length"},)
-LENGTHS = ({"batch": 1, "length": 12}, {"batch": 3, "length": 19})
 MEL = ({0: "batch", 2: "frames"},)
 FRAMES = ({"batch": 1, "frames": 40}, {"batch": 2, "frames": 57})
 SAMPLES = ({0: "batch", 2: "samples"},)

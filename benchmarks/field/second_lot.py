@@ -11,20 +11,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.field.case import IMAGE_SHAPES, FieldCase, call, images, noise, tokens
+from benchmarks.field.case import (
+    BATCH,
+    BATCHES,
+    LENGTHS,
+    PICTURES,
+    SEQUENCE,
+    FieldCase,
+    call,
+    noise,
+    tokens,
+)
 
 __all__ = ["CASES"]
 
-BATCH = ({0: "batch"},)
-BATCHES = ({"batch": 1}, {"batch": 3})
-SEQUENCE = ({0: "batch", 1: "length"},)
-LENGTHS = ({"batch": 1, "length": 12}, {"batch": 3, "length": 19})
 SIGNAL = ({0: "batch", 2: "length"},)
-PICTURES: dict[str, Any] = {
-    "inputs": images(),
-    "dynamic_shapes": IMAGE_SHAPES,
-    "sizes": ({"batch": 1, "height": 64, "width": 64}, {"batch": 2, "height": 96, "width": 128}),
-}
 
 
 class _Molecule(nn.Module):

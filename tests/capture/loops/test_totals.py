@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -126,6 +127,26 @@ def test_size_of_joined_pieces_is_that_of_the_input() -> None:
     program = onnx_aot.export(chunked, (X,), dynamic_shapes=({0: "batch", 1: "steps"},))
     (output,) = program.model.graph.outputs
     assert [str(size) for size in output.shape or ()] == ["batch", "steps", "4"]
+
+
+def one_of_each(x: Tensor) -> Tensor:
+    """Takes the element after each block of four, as streaming models take their right context."""
+    steps = math.ceil((x.shape[1] - 1) / 4)
+    outs = []
+    for t in range(steps - 1):
+        outs.append(x[:, 4 * t + 4 : 4 * t + 5])  # noqa: PERF401
+    outs.append(x[:, -1:])
+    return torch.cat(outs, 1)
+
+
+def test_one_piece_for_each_step_has_the_size_of_their_number() -> None:
+    program = onnx_aot.export(
+        one_of_each, (torch.randn(2, 33, 4),), dynamic_shapes=({0: "batch", 1: "steps"},)
+    )
+    for batch, steps in ((2, 33), (1, 7), (3, 8), (2, 9), (2, 10), (1, 70)):
+        compare(program, one_of_each, torch.randn(batch, steps, 4))
+    (output,) = program.model.graph.outputs
+    assert [str(size) for size in output.shape or ()][1] == "(steps + 2)//4"
 
 
 def first_is_left_out(x: Tensor) -> Tensor:

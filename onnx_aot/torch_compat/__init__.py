@@ -71,7 +71,11 @@ from onnx_aot.torch_compat.lookup import (
     pytree,
 )
 from onnx_aot.torch_compat.modules import REGISTRIES, HookedForward, has_hooks, registered_in
-from onnx_aot.torch_compat.namespaces import namespaces_of_files, namespaces_of_packages
+from onnx_aot.torch_compat.namespaces import (
+    namespaces_of_files,
+    namespaces_of_packages,
+    reachable_namespaces,
+)
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
     Missing,
@@ -374,6 +378,7 @@ __all__ = [
     "private",
     "python_expression",
     "pytree",
+    "reachable_namespaces",
     "rebind_traced",
     "record_copy",
     "record_expression",

@@ -19,6 +19,7 @@ from onnx_aot.capture.patches.flex_masks import BLOCK_MASKS
 from onnx_aot.capture.patches.functions import FUNCTIONS
 from onnx_aot.capture.patches.higher_order import HIGHER_ORDER, WHILE_TRACED
 from onnx_aot.capture.patches.kernel_sizes import KERNEL_PATCHES
+from onnx_aot.capture.patches.memories import MEMORIES
 from onnx_aot.capture.patches.model_calls import MODEL
 from onnx_aot.capture.patches.module_moves import MODULE_MOVES
 from onnx_aot.capture.patches.number_conversions import CONVERSIONS
@@ -102,6 +103,7 @@ PATCHES: tuple[Patch, ...] = (
     *PACKED_SEQUENCES,
     *DETECTION,
     # the model
+    *MEMORIES,
     *BUILTINS,
     *LOOPS,
     *CONVERSIONS,

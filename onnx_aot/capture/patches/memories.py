@@ -1,0 +1,236 @@
+"""Lets a model keep what it computes in caches, which are without it after the capture.
+
+A function under ``functools.lru_cache``, or one that fills a dict of its module, would hand its
+fake tensors to the next call of the model. In a module's attributes, ``module_state`` finds them.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+from onnx_aot.errors import PACKAGE
+from onnx_aot.metadata.user_code import is_users_file
+from onnx_aot.torch_compat import (
+    Attribute,
+    Entry,
+    FakeTensor,
+    Patch,
+    Place,
+    Settings,
+    pytree,
+    reachable_namespaces,
+    symbolic_expression,
+)
+
+__all__ = ["MEMORIES"]
+
+_Memoized: type = type(functools.lru_cache(int))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Memory:
+    """The place of a memoized function, which is emptied afterwards if it has computed anything."""
+
+    place: Place
+    function: Any
+    misses: int
+
+    def own(self) -> Any:
+        """The function, perhaps in a ``staticmethod``."""
+        return self.place.own()
+
+    def value(self) -> Any:
+        """The function."""
+        return self.function
+
+    def put(self, value: Any) -> None:
+        """Replaces the function or restores it."""
+        kind = type(self.own())
+        if kind in (staticmethod, classmethod) and type(value) is not kind:
+            value = kind(value)
+        self.place.put(value)
+        if self.function.cache_info().misses != self.misses:
+            self.function.cache_clear()
+
+
+def _find_functions(settings: Settings) -> Iterator[Place]:
+    """Finds memoized functions in the namespaces of the model, and in the classes of its modules.
+
+    One that several namespaces have is emptied as often, which does no harm.
+    """
+    for names in reachable_namespaces(settings.module):
+        for name, value in list(names.items()):
+            function: Any = value
+            if type(function) is _Memoized:
+                yield _Memory(Entry(names, name), function, function.cache_info().misses)
+    for cls in _classes(settings.module):
+        for name, value in list(vars(cls).items()):
+            function = getattr(value, "__func__", value)  # of a staticmethod or classmethod
+            if type(function) is _Memoized:
+                yield _Memory(Attribute(cls, name), function, function.cache_info().misses)
+
+
+def _classes(model: torch.nn.Module) -> set[type]:
+    return {cls for part in model.modules() for cls in type(part).__mro__}
+
+
+def _without_sizes(original: Any, settings: Settings) -> Callable[..., Any]:
+    """Calls the function itself for symbolic sizes, which no cache takes for a key."""
+    function = original.__wrapped__
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves = pytree.tree_leaves((args, kwargs))
+        return (function if any(map(_is_size, leaves)) else original)(*args, **kwargs)
+
+    for name in ("cache_info", "cache_clear", "cache_parameters"):
+        setattr(call, name, getattr(original, name))
+    return call
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _is_traced_value(value: Any) -> bool:
+    return isinstance(value, FakeTensor) or _is_size(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Table:
+    """A dict of a Python module or class; what tracing has added to it is removed afterwards."""
+
+    table: dict[Any, Any]
+    count: int
+
+    def own(self) -> Any:
+        """The dict."""
+        return self.table
+
+    value = own
+
+    def put(self, value: Any) -> None:  # noqa: ARG002
+        """Removes entries with fake tensors."""
+        if len(self.table) != self.count:
+            for key, entry in list(self.table.items()):
+                if any(map(_is_traced_value, pytree.tree_leaves((key, entry)))):
+                    del self.table[key]
+
+
+def _find_tables(settings: Settings) -> Iterator[Place]:
+    spaces = (*reachable_namespaces(settings.module), *map(vars, _classes(settings.module)))
+    for names in spaces:
+        for name, value in list(names.items()):
+            if type(value) is dict and not name.startswith("__"):
+                yield _Table(value, len(value))
+
+
+def _hash(original: Callable[[Any], int], settings: Settings) -> Callable[[Any], int]:
+    """Takes a symbolic size for a key of a dict that the model fills itself.
+
+    Such a dict may have an entry for the size or not: the model computes the same in both cases.
+    Other dicts and sets decide what the model computes, ``if n in {8, 16}``, and fix the size.
+    """
+    keys = set()
+
+    def hash_size(self: torch.SymInt) -> int:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+            frame = frame.f_back
+        expression = symbolic_expression(self)
+        # Symbols of another capture have the same names.
+        key = hash((id(self.node.shape_env), expression))
+        if frame is not None and is_users_file(frame.f_code.co_filename):
+            if not _is_memory(frame.f_code.co_filename, frame.f_lineno):
+                return original(self)
+            keys.add(key)
+        elif key not in keys:  # torch compares attributes before and after the capture
+            return original(self)
+        return hash(int(expression)) if expression.is_Integer else key
+
+    return hash_size
+
+
+@functools.lru_cache(maxsize=256)
+def _is_memory(file: str, line: int) -> bool:
+    """True if a line looks a key up in a dict to which the function around it adds entries."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return False
+    around = [node for node in ast.walk(tree) if _spans(node, line)]
+    functions = [node for node in around if isinstance(node, ast.FunctionDef)]
+    if not functions:
+        return False
+    parts = [part for node in around if isinstance(node, ast.expr) for part in ast.walk(node)]
+    if any(isinstance(part, _MADE_HERE) for part in parts):
+        return False
+    filled = {
+        ast.unparse(target.value)
+        for node in ast.walk(functions[-1])  # the innermost one
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Subscript)
+    }
+    return any(table in filled for part in parts for table in _tables_of(part))
+
+
+_MADE_HERE = (ast.Set, ast.Dict, ast.SetComp, ast.DictComp)
+
+
+def _spans(node: ast.AST, line: int) -> bool:
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    return first is not None and last is not None and first <= line <= last
+
+
+def _tables_of(part: ast.AST) -> Iterator[str]:
+    """Yields the source of what an expression looks a key up in."""
+    if isinstance(part, ast.Compare):
+        for operator, table in zip(part.ops, part.comparators, strict=True):
+            if isinstance(operator, (ast.In, ast.NotIn)):
+                yield ast.unparse(table)
+    elif isinstance(part, ast.Subscript):
+        yield ast.unparse(part.value)
+    elif isinstance(part, ast.Call):
+        method = part.func
+        if isinstance(method, ast.Attribute) and method.attr in ("get", "setdefault"):
+            yield ast.unparse(method.value)
+
+
+def _is_traced(settings: Settings) -> bool:
+    return settings.module is not None and not settings.strict
+
+
+MEMORIES: tuple[Patch, ...] = (
+    Patch(  # before the next ones, which remove such keys
+        "torch:SymInt.__hash__",
+        _hash,
+        "A model that keeps what it computes in a dict, by size, is refused with dynamic sizes.",
+        when=lambda settings: settings.dynamic and _is_traced(settings),
+        parameters="self",
+    ),
+    Patch(
+        "functions under functools.lru_cache in the code of the model",
+        _without_sizes,
+        "Such a function returns fake tensors after the export, and takes no dynamic size.",
+        when=_is_traced,
+        places=_find_functions,
+    ),
+    Patch(
+        "dicts of Python modules and classes in which the model keeps what it computes",
+        lambda original, settings: original,
+        "Such a dict holds fake tensors after the export.",
+        when=_is_traced,
+        places=_find_tables,
+    ),
+)
+"""Rows for caches."""

@@ -6,10 +6,10 @@ import collections
 import dataclasses
 import functools
 import logging
-import sys
 
 import torch
 
+from onnx_aot.capture.early_ends import EarlyEnds
 from onnx_aot.capture.error_hints import (
     RefusedError,
     UnjoinableError,
@@ -19,7 +19,7 @@ from onnx_aot.capture.error_hints import (
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.reuse import Usage
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
-from onnx_aot.capture.sizes.empty_inputs import contradicts_example, may_be_wrong
+from onnx_aot.capture.sizes.empty_inputs import contradicts_example
 from onnx_aot.capture.sizes.guards import (
     Decision,
     find_conversions,
@@ -33,7 +33,7 @@ from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import CaptureError, InvalidOptionError
-from onnx_aot.torch_compat import is_asked_by_cpp, names_sizes, needs_data, violates_constraints
+from onnx_aot.torch_compat import names_sizes, needs_data, violates_constraints
 
 __all__ = ["Attempt", "Captured", "Failure", "Plan", "make_attempt"]
 
@@ -69,6 +69,7 @@ class Plan:
         decides_slices: Whether bounds of slices that sizes do not decide are decided as for the
             example.
         ends_early: Whether it ends as soon as the result is seen to be wrong for empty tensors.
+        ends_when_fixed: Whether it ends as soon as ``int`` or ``float`` makes a number of a size.
     """
 
     requested: DynamicShapes = dataclasses.field(compare=False)
@@ -88,6 +89,7 @@ class Plan:
     both_sizes: bool = False
     decides_slices: bool = False
     ends_early: bool = False
+    ends_when_fixed: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +187,9 @@ class Attempt:
         plan: The plan.
         captured: The result of the first strategy that succeeded, or None.
         failures: The strategies that failed before it.
-        ended: Whether it ended early, with neither.
+        ended: Whether it ended early, with neither, as wrong for empty tensors.
+        fixed_in: The modules in which ``int`` or ``float`` made a number of a size, if it ended
+            early for that.
         written: Buffers and attributes that the model writes to after their values were read,
             for which it ended.
     """
@@ -194,6 +198,7 @@ class Attempt:
     captured: Captured | None = None
     failures: tuple[Failure, ...] = ()
     ended: bool = False
+    fixed_in: frozenset[tuple[str, str]] = frozenset()
     written: frozenset[str] = frozenset()
 
     @functools.cached_property
@@ -239,44 +244,6 @@ class Attempt:
         )
 
 
-class _WrongWhenEmptyError(Exception):
-    """Ends a capture whose result would be wrong for empty tensors.
-
-    The attempt records that it was raised, in case the model catches it.
-    """
-
-
-class _EmptyTensors:
-    """Records answers of torch that hold for sizes above zero only.
-
-    Attributes:
-        answers: One entry per answer: True if it matters even if no size is computed.
-        ended: Whether the capture was ended for one.
-    """
-
-    def __init__(self, ends: bool) -> None:
-        self._ends, self.ended = ends, False
-        self.answers: list[bool] = []
-
-    def record(self, everywhere: bool) -> None:
-        """Callback for ``Settings.zero_ignored``.
-
-        Questions of C++ code, which no exception may leave, do not end the attempt at once.
-
-        Raises:
-            _WrongWhenEmptyError: The answer makes the result wrong, and the attempt is to end then.
-        """
-        self.answers.append(everywhere)
-        if everywhere and self._ends:
-            self.ended = True
-            if is_asked_by_cpp(sys._getframe(1)):
-                return
-            raise _WrongWhenEmptyError
-
-    def may_be_wrong(self, program: torch.export.ExportedProgram) -> bool:
-        return any(self.answers) or may_be_wrong(program, bool(self.answers))
-
-
 def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
     """Captures a model according to a plan, with the first of its strategies that succeeds.
 
@@ -300,7 +267,8 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         name = waiting.popleft()
         if failures and not limit.allows(STRATEGIES[name], _count_runs(failures[-1])):
             break
-        empty = _EmptyTensors(plan.ends_early and name == "non-strict" and not failures)
+        first = name == "non-strict" and not failures
+        ends = EarlyEnds(plan.ends_early and first, plan.ends_when_fixed and first)
         run = Run.prepare(
             name,
             model,
@@ -309,7 +277,8 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
             small_sizes=plan.small_sizes,
             plain=plan.plain,
             conversions=plan.conversions,
-            zero_ignored=empty.record,
+            zero_ignored=ends.record_zero,
+            converted=ends.record_conversion,
             unknown=plan.unknown,
             limit=limit,
             both_ways=plan.both_ways,
@@ -321,10 +290,10 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         limit.begin_run()
         try:
             program = run_strategy(run)
-            rolled = () if empty.ended or limit.ended else _roll(run, program)
+            rolled = () if ends.ended or limit.ended else _roll(run, program)
         except Exception as error:
-            if empty.ended:
-                return Attempt(plan, ended=True)
+            if ends.ended:
+                return Attempt(plan, ended=ends.is_wrong, fixed_in=ends.fixed_in)
             if run.copies_failed:
                 model = dataclasses.replace(model, reuse="off")
                 waiting.appendleft(name)
@@ -350,8 +319,8 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
                 break
             continue
         # The model may have caught the exception that was to end the capture.
-        if empty.ended:
-            return Attempt(plan, ended=True)
+        if ends.ended:
+            return Attempt(plan, ended=ends.is_wrong, fixed_in=ends.fixed_in)
         if run.copies_failed:
             model = dataclasses.replace(model, reuse="off")
             waiting.appendleft(name)
@@ -362,7 +331,7 @@ def make_attempt(model: Model, plan: Plan, limit: TimeLimit) -> Attempt:
         limit.complete_run(is_captured=True)
         if run.known.written:
             return Attempt(plan, written=frozenset(run.known.written))
-        captured = _collect(run, program, above_zero=empty.may_be_wrong(program))
+        captured = _collect(run, program, above_zero=ends.may_be_wrong(program))
         captured = dataclasses.replace(captured, rolled=rolled)
         return Attempt(plan, captured, tuple(failures))
     return Attempt(plan, failures=tuple(failures))

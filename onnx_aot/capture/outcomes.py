@@ -184,6 +184,7 @@ class Outcomes:
         """Modules where ``int`` or ``float`` made a number of a size in an attempt so far."""
         plan, found = self.last.plan, set[tuple[str, str]]()
         for attempt in self.of(plan.request):
+            found |= attempt.fixed_in
             if attempt.captured is not None:
                 found |= find_conversions(attempt.captured.decisions)
             else:

@@ -42,6 +42,7 @@ from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import DynamicShapeError, OnnxExporterError, add_line
+from onnx_aot.torch_compat import violates_constraints
 
 __all__ = ["ROWS", "capture"]
 
@@ -70,8 +71,9 @@ def _plan_first(
 ) -> Plan:
     """Plan for the first attempt with a request.
 
-    It ends as soon as an answer is wrong for empty tensors. A request such as ``n + 1`` is captured
-    from zero on at once, because torch would refuse it.
+    It ends as soon as an answer is wrong for empty tensors, or ``int`` or ``float`` fixes a size;
+    for that only once in an export, since each of many modules may fix another one. A request such
+    as ``n + 1`` is captured from zero on at once, because torch would refuse it.
 
     Args:
         requested: The requested dynamic shapes.
@@ -80,7 +82,7 @@ def _plan_first(
         inputs: Inputs of other sizes than the user's.
         rolls: Whether Python loops over dynamic sizes become one loop.
     """
-    after = after or Plan(requested)
+    after = after or Plan(requested, ends_when_fixed=True)
     derived = is_derived_from_zero(requested)
     return dataclasses.replace(
         after,
@@ -92,6 +94,7 @@ def _plan_first(
         from_zero=derived,
         small_sizes=True,
         ends_early=not derived,
+        ends_when_fixed=after.ends_when_fixed and not rolls,
     )
 
 
@@ -286,10 +289,32 @@ def _plan_with_conversions(attempts: Outcomes) -> Plan:
     last = attempts.last.plan
     plan = _plan_first(last.requested, last.request, last, last.inputs, last.rolls)
     found = last.conversions | attempts.conversions
-    plan = dataclasses.replace(plan, strategies=last.strategies, conversions=found)
+    plan = dataclasses.replace(
+        plan, strategies=last.strategies, conversions=found, ends_when_fixed=False
+    )
     if not last.from_zero:
         return plan
     return dataclasses.replace(plan, from_zero=True, ends_early=False)
+
+
+def _find_ended(attempts: Outcomes) -> Plan | None:
+    """The plan that ended where ``int`` or ``float`` fixed a size, if keeping it failed.
+
+    If torch refused the dimensions even so, it will not take them with that size fixed.
+    """
+    last = attempts.last
+    if last.captured is not None or not last.failures or not last.plan.conversions:
+        return None
+    alike = attempts.of(last.plan.request)
+    if violates_constraints(last.failures[0].error) or any(a.captured for a in alike):
+        return None
+    return next((a.plan for a in alike if a.fixed_in), None)
+
+
+def _plan_to_the_end(attempts: Outcomes) -> Plan:
+    plan = _find_ended(attempts)
+    assert plan is not None
+    return dataclasses.replace(plan, ends_when_fixed=False)
 
 
 ROWS: tuple[Row, ...] = (
@@ -317,7 +342,7 @@ ROWS: tuple[Row, ...] = (
             not attempts.last.plan.rolls
             and any(failure.asks_data for failure in attempts.last.failures)
         ),
-        _change_last(both_ways=True),
+        _change_last(both_ways=True, ends_when_fixed=False),
     ),
     Row(
         "the result is wrong for empty tensors, and may be used",
@@ -335,6 +360,11 @@ ROWS: tuple[Row, ...] = (
         "the capture fails with a size of the example that the model may fix",
         lambda attempts: bool(_find_failing_ones(attempts)),
         _plan_with_static_ones(_find_failing_ones),
+    ),
+    Row(
+        "sizes that int or float would fix are too much for the model",
+        lambda attempts: _find_ended(attempts) is not None,
+        _plan_to_the_end,
     ),
     Row("a change to torch failed", _fails_in_our_code, _plan_without_patches),
     Row(
@@ -393,7 +423,11 @@ ROWS: tuple[Row, ...] = (
         "the model branches on the number of elements that data selects",
         _branches_on_sizes_of_data,
         lambda attempts: dataclasses.replace(
-            attempts.best().plan, both_ways=True, both_sizes=True, strategies=("non-strict",)
+            attempts.best().plan,
+            both_ways=True,
+            both_sizes=True,
+            strategies=("non-strict",),
+            ends_when_fixed=False,
         ),
     ),
 )

@@ -121,6 +121,7 @@ class Run:
         plain: bool = False,
         conversions: frozenset[tuple[str, str]] = frozenset(),
         zero_ignored: Callable[[bool], None] | None = None,
+        converted: Callable[[tuple[str, str]], None] | None = None,
         unknown: Collection[str] = (),
         limit: TimeLimit | None = None,
         both_ways: bool = False,
@@ -140,6 +141,7 @@ class Run:
             plain: Whether optional rows are left out.
             conversions: Modules in which ``int`` or ``float`` keeps sizes symbolic.
             zero_ignored: Called if the capture uses an answer that holds above zero only.
+            converted: Called if ``int`` or ``float`` made a number of a size.
             unknown: Sources whose values are not known, since the model writes to them.
             limit: Ends the run when the time for it is over.
             both_ways: Whether both ways of branches on data are captured, if torch allows it.
@@ -150,7 +152,7 @@ class Run:
         """
         boundary = run_strategy.__code__
         validations = Validations(boundary)
-        decisions = DecisionLog(boundary, lambda: validations.find() is not None)
+        decisions = DecisionLog(boundary, lambda: validations.find() is not None, converted)
         strict = strategy == "strict"
         branches = None
         if both_ways and strategy == "non-strict" and can_record_paths():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +78,26 @@ def counts_rows_if_any(x: Tensor) -> Tensor:
     return counts_rows(asks_for_zero(x))
 
 
+def counts_rows_first(x: Tensor) -> Tensor:
+    return asks_for_zero(counts_rows(x))
+
+
+def counts_and_catches(x: Tensor) -> Tensor:
+    try:
+        return counts_rows(x)
+    except Exception:
+        return x - 1
+
+
+def needs_number(x: Tensor) -> Tensor:
+    """A strict capture, which would keep the number symbolic, is refused."""
+    torch._dynamo.graph_break()
+    columns = int(x.shape[0] // 4 + 2)
+    if type(columns).__name__ != "int":
+        raise TypeError("a number is needed")
+    return x.reshape(-1, columns) * 2
+
+
 class Counted(nn.Module):
     """Reads a number from a buffer, and writes to it afterwards."""
 
@@ -91,32 +113,62 @@ class Counted(nn.Module):
         return y
 
 
-FIRST = {"ends_early": True}
-INT = frozenset({(__name__, "int")})
+WRONG, FIXED = {"ends_early": True}, {"ends_when_fixed": True}
+FIRST = WRONG | FIXED
+INT = {"conversions": frozenset({(__name__, "int")})}
+ZERO = {"from_zero": True}
 ROLLS = {"rolls": True, "loops_in": frozenset({__file__})}
 ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
     "as asked": (doubled, NAMED, "error", [FIRST]),
     "static": (doubled, None, "error", [FIRST]),
-    "a derived dimension": (doubled, ({0: 2 * Dim("n")},), "error", [{"from_zero": True}]),
-    "empty tensors": (asks_for_zero, NAMED, "error", [FIRST, {"from_zero": True}]),
-    "a model that catches": (asks_and_catches, NAMED, "error", [FIRST, {"from_zero": True}]),
+    "a derived dimension": (doubled, ({0: 2 * Dim("n")},), "error", [ZERO | FIXED]),
+    "empty tensors": (asks_for_zero, NAMED, "error", [FIRST, ZERO | FIXED]),
+    "a model that catches": (asks_and_catches, NAMED, "error", [FIRST, ZERO | FIXED]),
     "a model that catches, with a range": (
         asks_and_catches,
         ({0: Dim("n")},),
         "warn",
-        [FIRST, {"from_zero": True}, {}],
+        [FIRST, ZERO | FIXED, FIXED],
     ),
     "int of a size": (
         counts_rows,
         NAMED,
         "error",
-        [FIRST, FIRST | {"conversions": INT}],
+        [FIRST, WRONG | INT],
     ),
     "int of a size, and empty tensors": (
         counts_rows_if_any,
         NAMED,
         "error",
-        [FIRST, {"from_zero": True}, {"from_zero": True, "conversions": INT}],
+        [FIRST, ZERO | FIXED, ZERO | INT],
+    ),
+    "int of a size, then empty tensors": (
+        counts_rows_first,
+        NAMED,
+        "error",
+        [FIRST, WRONG | INT, ZERO | INT],
+    ),
+    "int of a size, in a model that catches": (
+        counts_and_catches,
+        NAMED,
+        "error",
+        [FIRST, WRONG | INT],
+    ),
+    "int of a size that has to be a number": (
+        needs_number,
+        NAMED,
+        "error",
+        [FIRST, WRONG | INT, WRONG, *(WRONG | {"request": "resized"} | c for c in ({}, INT))],
+    ),
+    "int of a size that has to be a number, accepted": (
+        needs_number,
+        NAMED,
+        "allow",
+        [
+            *(FIRST, WRONG | INT, WRONG),
+            *(WRONG | {"request": "resized"} | c for c in ({}, INT)),
+            WRONG | {"request": "delivered"} | INT,
+        ],
     ),
     "a written number": (
         Counted(),
@@ -128,7 +180,7 @@ ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
         fixes_rows,
         ({0: Dim("n")},),
         "error",
-        [FIRST, FIRST | {"request": "resized"}, {"request": "any"}],
+        [FIRST, FIRST | {"request": "resized"}, FIXED | {"request": "any"}],
     ),
     "fixed, accepted": (
         fixes_rows,
@@ -140,7 +192,7 @@ ROWS: dict[str, tuple[Any, Any, str, list[dict[str, Any]]]] = {
         adds_in_a_loop,
         NAMED,
         "error",
-        [FIRST, FIRST | ROLLS, {"from_zero": True} | ROLLS],
+        [FIRST, WRONG | ROLLS, ZERO | ROLLS],
     ),
     "data": (depends_on_data, NAMED, "error", [FIRST, {"both_ways": True}]),
     "data, an error": (returns_other_kinds, NAMED, "error", [FIRST, {"both_ways": True}]),
@@ -187,12 +239,27 @@ def test_plans_in_order(
             program = None
     assert [_settings(attempt.plan) for attempt in tried] == expected
     assert (program is None) == (
-        on_specialized == "error" and model in (fixes_rows, returns_other_kinds)
+        on_specialized == "error" and model in (fixes_rows, returns_other_kinds, needs_number)
     )
     if program is not None:
         reference = doubled if model in (asks_for_zero, asks_and_catches) else model
         if not isinstance(model, nn.Module):
             torch.testing.assert_close(program(X)[0], reference(X))
+
+
+def test_a_module_that_keeps_int_is_captured_once(
+    tried: list[Attempt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives the type to torch, so another capture would fix the size too."""
+    (tmp_path / "keeps_int.py").write_text(
+        "import torch\n\n\ndef forward(x):\n"
+        "    return x.reshape(int(x.shape[0]), -1) + torch.ones(1, dtype=int)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    forward = importlib.import_module("keeps_int").forward
+    program = onnx_aot.export(forward, (X,), dynamic_shapes=NAMED, on_specialized="allow")
+    assert not any(attempt.plan.conversions or attempt.fixed_in for attempt in tried)
+    torch.testing.assert_close(program(X)[0], forward(X))
 
 
 def test_a_capture_that_contradicts_the_example_is_not_kept(tried: list[Attempt]) -> None:
@@ -238,6 +305,5 @@ def test_loops_become_one_before_a_capture_above_zero(tried: list[Attempt]) -> N
 
     with pytest.raises(DynamicShapeError, match="one of the steps in the middle"):
         onnx_aot.export(takes_one_row, (X,), dynamic_shapes=NAMED)
-    zero = {"from_zero": True}
-    expected = [FIRST, zero, zero | ROLLS, ROLLS, {}]
+    expected = [FIRST, ZERO | FIXED, ZERO | ROLLS, ROLLS, FIXED]
     assert [_settings(attempt.plan) for attempt in tried][:5] == expected

@@ -30,3 +30,49 @@ from onnx_aot.dimensions import conditions
 )
 def test_conditions_are_interpreted(text: str, size: int, expected: bool | None) -> None:
     assert conditions.holds(text, {"x.shape[0]": size}) is expected
+
+
+# --- many sizes at once --------------------------------------------------------------------------
+
+SIZES = range(3000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n % 7 == 3",
+        "n <= 2047",
+        "2 < n and not n > 1500 or n == 2999",
+        "math.trunc(0.1 * float(n)) == 12",
+        "(1 if n > 3 else 0) == 1",
+        "1 == 1",
+        "1.0 / 3 == 0",
+        "n + 1 - n == 1.0 and n + 1.0 - n == 1",
+        "100 // (n - 2000) == 0",  # unknown for one size
+        "n ** n > 0",  # unknown for large ones
+        "m == 2",
+        "n ==",
+    ],
+)
+def test_sizes_are_selected_as_they_are_tested_alone(text: str) -> None:
+    expected = [n for n in SIZES if conditions.holds(text, {"n": n}) is not False]
+    assert list(conditions.select_fulfilling(text, "n", SIZES)) == expected
+    assert list(conditions.select_fulfilling(text, "n", iter([5, 5, 2]))) == [
+        n for n in (5, 5, 2) if n in expected
+    ]
+
+
+def test_equal_parts_are_computed_once() -> None:
+    """A size that is padded again and again is written with itself three times at each level."""
+    size = "n"
+    for _ in range(6):
+        size = f"({size} + (-({size})) % 8 - ({size}) // 2)"
+    steps = conditions._compile_condition(f"{size} > 3", ("n",))
+    assert len(steps._steps) < 40
+    assert conditions.holds(f"{size} > 3", {"n": 1000}) is eval(f"{size} > 3", {"n": 1000})
+
+
+def test_few_sizes_are_tested_for_an_early_answer() -> None:
+    asked = iter(range(10_000))
+    assert next(conditions.select_fulfilling("n >= 2", "n", asked)) == 2
+    assert next(asked) < 100

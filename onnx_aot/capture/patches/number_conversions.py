@@ -9,10 +9,7 @@ keep them.
 
 from __future__ import annotations
 
-import ast
 import builtins
-import functools
-import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +17,7 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.patches.python_builtins import StandsFor
+from onnx_aot.capture.sizes.replaceable_types import is_replaceable
 from onnx_aot.torch_compat import Entry, Patch, Place, Settings, is_traced, shorten_size
 
 __all__ = ["CONVERSIONS"]
@@ -69,36 +67,12 @@ class _Float(metaclass=StandsFor):
 _TYPES = {"int": _Int, "float": _Float}
 
 
-@functools.cache
-def _is_replaceable(module: str, name: str) -> bool:
-    """True if a module does not give a type to torch, or compare it: ``dtype=int``, ``is int``.
-
-    False if its source is not available.
-    """
-    try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
-    except (KeyError, OSError, SyntaxError, TypeError):
-        return False
-    needs_type = (part for node in ast.walk(tree) for part in _find_needing_type(node))
-    return not any(isinstance(part, ast.Name) and part.id == name for part in needs_type)
-
-
-def _find_needing_type(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields parts of a node for which a replacement of a type may not do."""
-    if isinstance(node, ast.keyword) and node.arg == "dtype":
-        yield node.value
-    elif isinstance(node, ast.Compare):
-        yield from (node.left, *node.comparators)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield from node.args
-
-
 def _find_namespaces(name: str) -> Callable[[Settings], Iterator[Place]]:
     """Finds the modules in which a conversion fixed a size."""
 
     def places(settings: Settings) -> Iterator[Place]:
         for module, called in settings.conversions:
-            if called == name and _is_replaceable(module, name):
+            if called == name and is_replaceable(module, name):
                 yield Entry(vars(sys.modules[module]), name, default=getattr(builtins, name))
 
     return places

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from onnx_aot.capture.sizes.dimension_requests import (
     plain_names,
     same_expression,
 )
-from onnx_aot.dimensions.conditions import holds
+from onnx_aot.dimensions.conditions import holds, select_fulfilling
 from onnx_aot.torch_compat import (
     SIZE_TERM,
     example_size,
@@ -138,7 +138,10 @@ def find_bindings(
             continue
         near = [entry for entry in entries if _only_near(entry.on_n, example)]
         if near:
-            sizes = [n for n in range(_limit(example)) if all(_holds(e.on_n, n) for e in near)]
+            sizes: Iterable[int] = range(_limit(example))
+            for entry in near:
+                sizes = select_fulfilling(entry.on_n, "n", sizes)
+            sizes = list(sizes)
             smallest, largest = min(sizes, default=example), max(sizes, default=example)
             found.append(Binding(dim, smallest, largest, near[0].shown))
     for condition in conditions:
@@ -241,6 +244,7 @@ def _is_dynamic(program: torch.export.ExportedProgram, dim: RequestedDim) -> boo
     return isinstance(size, torch.SymInt) and bool(symbolic_expression(size).free_symbols)
 
 
+@functools.lru_cache(1024)  # each attempt asks about nearly the same conditions, several times
 def _only_near(condition: str, example: int) -> bool:
     """True if sizes far above the example and some size below it violate a condition on ``n``.
 
@@ -248,14 +252,15 @@ def _only_near(condition: str, example: int) -> bool:
     model computed a number: ``trunc(0.1*n) == 0`` binds just as ``trunc(0.1*n) == 1`` does.
     """
     if NUMBER_COMPUTED.search(condition):
-        return not any(_holds(condition, n) for n in _far_sizes(example))
-    for far in (2 * example + 1, 3 * example + 2, _limit(example)):
-        if _holds(condition, far):
-            return False  # the usual case, found without testing every size
-    above = range(2 * example + 1, _limit(example))
-    return not any(_holds(condition, n) for n in above) and (
-        example == 0 or not all(_holds(condition, n) for n in range(example))
-    )
+        return not _any_fulfils(condition, _far_sizes(example))
+    # The usual case comes first, found without testing every size.
+    first = (2 * example + 1, 3 * example + 2, _limit(example))
+    if _any_fulfils(condition, first):
+        return False
+    if _any_fulfils(condition, range(2 * example + 1, _limit(example))):
+        return False
+    below = select_fulfilling(condition, "n", range(example))
+    return example == 0 or any(n != m for n, m in itertools.zip_longest(range(example), below))
 
 
 def _far_sizes(example: int) -> Iterator[int]:
@@ -269,8 +274,8 @@ def _far_sizes(example: int) -> Iterator[int]:
     yield from range(5 * example, 500 * example, max(example, 1))
 
 
-def _holds(condition: str, size: int) -> bool:
-    return holds(condition, {"n": size}) is not False
+def _any_fulfils(condition: str, sizes: Iterable[int]) -> bool:
+    return next(select_fulfilling(condition, "n", sizes), None) is not None
 
 
 def _limit(example: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import linecache
 import os
 import re
@@ -16,6 +17,7 @@ import torch
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.sizes.piece_counts import find_count_condition
+from onnx_aot.capture.sizes.replaceable_types import is_replaceable
 from onnx_aot.errors import PACKAGE, SourceLocation
 from onnx_aot.metadata.user_code import add_caller, is_users_file, is_users_frame
 from onnx_aot.torch_compat import pytree, symbolic_expression
@@ -77,7 +79,8 @@ class Decision:
             False if an operator called there does.
         names: Names of the symbols in that line's function, if it has any.
         made_at: The lines at which data-dependent symbols were made.
-        conversion: The user's module and ``int`` or ``float``, if that asked for the number.
+        conversion: The user's module and ``int`` or ``float``, if that asked for the number, and
+            may be replaced there.
         is_number: True if a number was read; False if a condition was tested.
         chooses: True if the user's line chooses by the condition, as ``if``, ``while``, ``and`` and
             ``max`` do, and does not only validate.
@@ -128,11 +131,18 @@ class DecisionLog(list[Decision]):
         boundary: The code of the function that captures. Frames outside of it belong to the user's
             call of this package.
         is_validation: Tells whether the present question decides only about code that validates.
+        converted: Called after a number was made of a size, with ``Decision.conversion``.
     """
 
-    def __init__(self, boundary: CodeType, is_validation: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        boundary: CodeType,
+        is_validation: Callable[[], bool],
+        converted: Callable[[tuple[str, str]], None] | None = None,
+    ) -> None:
         super().__init__()
         self._boundary, self._is_validation = boundary, is_validation
+        self._converted = converted
 
     def seen(self, kind: str, env: Any, expression: Any) -> None:
         """Records one decision with the user's line; the callback for ``Settings.decided``.
@@ -177,6 +187,8 @@ class DecisionLog(list[Decision]):
         pieces = find_count_condition(asking, frame, expression) if kind == "guard" else None
         if pieces is not None:
             self.append(dataclasses.replace(decision, kind="pieces", expression=pieces))
+        if kind == "guard" and conversion is not None and self._converted is not None:
+            self._converted(conversion)
 
     def locate(self) -> Location | None:
         """The user's line that is running."""
@@ -318,9 +330,10 @@ def _find_conversion(frame: FrameType | None, users: FrameType | None) -> tuple[
     if called == "__index__":  # float calls it too, if the size is an integer
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
         name = "float" if "float(" in line else None
-    if name is None or name in frame.f_globals:
+    module = str(frame.f_globals.get("__name__"))
+    if name is None or name in frame.f_globals or not is_replaceable(module, name):
         return None
-    return str(frame.f_globals.get("__name__")), name
+    return module, name
 
 
 def _innermost_of_users(stack: list[Any]) -> Location | None:
@@ -355,12 +368,16 @@ def is_question(expression: Any) -> bool:
 
 def decided_at(expression: Any, values: Mapping[str, int]) -> bool | None:
     """True if an expression holds for these values of its symbols; None if that is unknown."""
+    symbols = getattr(expression, "free_symbols", ())
+    return _decide(expression, frozenset((s, values[s.name]) for s in symbols if s.name in values))
+
+
+@functools.lru_cache(1 << 14)  # each attempt asks about nearly the same decisions, several times
+def _decide(expression: Any, known: frozenset[tuple[Any, int]]) -> bool | None:
     import sympy
 
-    symbols = getattr(expression, "free_symbols", ())
-    known = {s: sympy.Integer(values[str(s)]) for s in symbols if str(s) in values}
     try:
-        decided = expression.xreplace(known)
+        decided = expression.xreplace({s: sympy.Integer(value) for s, value in known})
         return bool(decided) if getattr(decided, "is_Boolean", decided in (True, False)) else None
     except Exception:  # sympy cannot evaluate it
         return None

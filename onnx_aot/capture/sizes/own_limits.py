@@ -68,6 +68,8 @@ class OwnLimits:
     ) -> bool:
         """True if the model runs at another size of the branch, and at no tried size beside it.
 
+        The nearest sizes of the branch are tried, one below the example's and one above.
+
         A model that fails at both needs other inputs of the same size, which tells nothing.
         """
         if branch.pieces is not None:
@@ -82,8 +84,15 @@ class OwnLimits:
         ]
 
         def fits_others(size: int) -> bool:
-            """True if the other conditions of the capture hold, with its other sizes."""
-            return all(decision.holds({symbol: size}) is not False for decision in further)
+            """True if the other conditions of the capture hold, with its other sizes.
+
+            The one that excluded the size before comes first: few exclude most of the sizes.
+            """
+            for index, decision in enumerate(further):
+                if decision.holds({symbol: size}) is False:
+                    further.insert(0, further.pop(index))
+                    return False
+            return True
 
         def runs(size: int) -> bool:
             key = branch.dim, size
@@ -92,14 +101,21 @@ class OwnLimits:
                 accepted[key] = accepts(self._module, sample)
             return accepted[key]
 
-        near = [n for n in _list_near(branch) if fits_others(n)]
-        alike = next(filter(branch.takes, near), None)
-        apart = [n for n in near if not branch.takes(n)][:1]
+        nearest: dict[object, int] = {}
+        for size in _list_near(branch):
+            side = branch.takes(size) and (size < branch.example, size > branch.example)
+            if side not in nearest and fits_others(size):
+                nearest[side] = size
+            if len(nearest) == 3:
+                break
+        apart = [nearest.pop(False)] if False in nearest else []
+        alike = sorted(nearest.values())
         others = list(dict.fromkeys([*apart, *_list_others(branch)]))
-        if alike is None or not others:
+        if not alike or not others:
             return False
-        # Other sides first: most models run there, which ends this at once.
-        return not any(map(runs, others)) and runs(alike)
+        # Other sides first: most models run there, which ends this at once. A smaller size of the
+        # same side comes before a larger one, which takes several times as long for pictures.
+        return not any(map(runs, others)) and any(map(runs, alike))
 
 
 def _list_near(branch: RareBranch) -> Iterator[int]:

@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_li
 from onnx_aot.capture.sizes.size_branches import ONE_BRANCH, RareBranch, find_rare_branches
 from onnx_aot.capture.sizes.squeezes import NOT_SQUEEZED, SQUEEZED, find_squeezed_ones
 from onnx_aot.capture.sizes.unrolled_loops import TAKEN_APART, UNROLLED
-from onnx_aot.dimensions.conditions import holds
+from onnx_aot.dimensions.conditions import holds, select_fulfilling
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import (
     SIZE_TERM,
@@ -514,11 +514,10 @@ def _suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example:
     """Suggests the ``Dim`` that the model accepts, or an empty string if there is none."""
     smallest, largest = dim.limits
     far = 4 * example + 256
-    inside = [
-        n
-        for n in range(smallest, int(min(largest, far)) + 1)
-        if all(holds(condition, {"n": n}) is not False for condition in conditions)
-    ]
+    fulfilling: Iterable[int] = range(smallest, int(min(largest, far)) + 1)
+    for condition in conditions:
+        fulfilling = select_fulfilling(condition, "n", fulfilling)
+    inside = list(fulfilling)
     steps = _find_steps(inside)
     while len(steps) != 1 and inside and inside[0] < example:  # gaps below, as at 0, 1 and 4
         inside = inside[1:]

@@ -11,6 +11,7 @@ from torch.export import Dim
 
 import onnx_aot
 from onnx_aot.capture.sizes import captured_dimensions
+from onnx_aot.dimensions import conditions
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.errors import DynamicShapeError
 
@@ -122,3 +123,41 @@ def test_the_search_for_far_sizes_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert not captured_dimensions._has_far_solution("n0 * n1 == -1", examples)
     assert len(tried) < 2 * captured_dimensions.TRIED_SIZES
     assert captured_dimensions._has_far_solution("3 * n0 == n1", examples)
+
+
+def _is_near(condition: str, example: int) -> bool:
+    """The definition of ``_only_near``, size by size."""
+
+    def fulfils(n: int) -> bool:
+        return holds(condition, {"n": n}) is not False
+
+    if captured_dimensions.NUMBER_COMPUTED.search(condition):
+        return not any(map(fulfils, captured_dimensions._far_sizes(example)))
+    above = range(2 * example + 1, 4 * example + 65)
+    return not any(map(fulfils, above)) and (example == 0 or not all(map(fulfils, range(example))))
+
+
+@pytest.mark.parametrize("example", [0, 1, 7, 300])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "n <= 50",
+        "4 <= n <= 9",
+        "n // 2 == 150",
+        "n % 7 == 0",
+        "n % 1200 != 5",
+        "3 * (n // 3) < n or n == 1000",
+        "math.trunc(0.1*n) == 0",
+        "n - 300 <= 0 and n > 299",
+        "100 // (n - 1150) >= 1000",
+        "n != n",
+    ],
+)
+def test_bound_dimensions_are_found_as_size_by_size(condition: str, example: int) -> None:
+    assert captured_dimensions._only_near(condition, example) == _is_near(condition, example)
+
+
+def test_no_size_is_tested_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds went by between two captures of a model of sounds, whose sizes are large."""
+    monkeypatch.setattr(conditions._Steps, "compute", None)
+    assert captured_dimensions._only_near("60000 < n <= 90000", 88_200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import onnx_aot
+from onnx_aot.capture.sizes.guards import Decision
 from onnx_aot.errors import DynamicShapeError
 
 N = {0: "n"}
@@ -83,3 +85,27 @@ def test_a_limit_beside_a_batch_of_one() -> None:
     )
     for sizes in ((1, 8, 3), (3, 24, 3)):
         torch.testing.assert_close(program(x := torch.rand(sizes))[0], forward(x))
+
+
+def test_few_sizes_and_conditions_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes on the same side are tried downwards first, and no more of them than are needed."""
+    asked, sizes = [], []
+    holds = Decision.holds
+
+    def count(decision: Decision, values: Mapping[str, int]) -> bool | None:
+        asked.append(values)
+        return holds(decision, values)
+
+    class Recorded(InWindows):
+        def forward(self, x: Tensor) -> Tensor:
+            for other in range(20):
+                assert x.shape[0] != 1000 + other
+            if not torch.compiler.is_exporting():
+                sizes.append(int(x.shape[0]))
+            return super().forward(x)
+
+    monkeypatch.setattr(Decision, "holds", count)
+    onnx_aot.export(Recorded(), (torch.rand(16, 3),), dynamic_shapes=(N,))
+    assert sizes[-1] == 8
+    assert max(sizes) < 24
+    assert len(asked) < 3000

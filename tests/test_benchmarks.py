@@ -6,6 +6,7 @@ import importlib
 import math
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,17 @@ def test_alternating_takes_the_slow_once_and_stops_at_errors() -> None:
 def test_exponent_is_the_slope() -> None:
     assert timing.exponent({4: 16.0, 8: 64.0, 32: 1024.0}) == pytest.approx(2.0)
     assert timing.geomean([2.0, 8.0]) == pytest.approx(4.0)
+
+
+def _square_slowly(seconds: float) -> Iterator[int]:
+    for number in range(3):
+        yield number * number
+    time.sleep(seconds)
+
+
+def test_isolated_generators_give_what_came_in_time() -> None:
+    assert run_isolated(_square_slowly, (0,), 120, ())[:2] == (4, "")
+    assert run_isolated(_square_slowly, (200,), 30, ())[:2] == (4, "takes longer than 30 s")
 
 
 def test_isolated_calls_give_their_result_or_the_reason() -> None:

@@ -71,10 +71,12 @@ def _store_row(row: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _run_row(name: str, peer: bool, limit: float) -> dict[str, Any]:
-    """Returns the row, or one with the reason if its process ended early or took too long."""
+    """Returns the row, or what there is of it, with the reason, if its process took too long."""
     row, ended, seconds = run_isolated(measure_named_row, (name, peer), limit, PRELOAD)
     if row is None:
         row = {**empty_field_row(FIELD[name]), "reason": ended}
+    elif ended and "plain" not in row["seconds"]:
+        row["torch_export"] = ended
     row = {**row, "wall_seconds": seconds}
     if row["stage"] != RIGHT and name in FIXES:
         followed, ended, _ = run_isolated(follow_named_fix, (name,), limit, PRELOAD)

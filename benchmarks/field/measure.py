@@ -6,6 +6,7 @@ import dataclasses
 import os
 import tempfile
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.field import FIELD
@@ -36,19 +37,21 @@ def empty_field_row(case: FieldCase) -> dict[str, Any]:
     return empty_row(case) | package | {"torch_static": "", "message": ""}
 
 
-def measure_named_row(name: str, peer: bool = False) -> dict[str, Any]:
+def measure_named_row(name: str, peer: bool = False) -> Iterator[dict[str, Any]]:
     """Measures the model of this name; see ``measure_field_row``."""
     return measure_field_row(FIELD[name], peer=peer)
 
 
-def measure_field_row(case: FieldCase, peer: bool = False) -> dict[str, Any]:
-    """Measures a model in this process.
+def measure_field_row(case: FieldCase, peer: bool = False) -> Iterator[dict[str, Any]]:
+    """Measures a model in this process: this package first, then plain capture, and the peer.
+
+    Some models are captured plainly in minutes only, so there is a row after each of them.
 
     Args:
         case: The model.
         peer: Whether torch.onnx exports it too, from the module as its users call it.
 
-    Returns:
+    Yields:
         JSON as ``benchmarks.zoo_models.measure.measure`` returns it, with the ``package``, its
         ``version``, ``weights``, the whole ``message`` of an error, and the reason why
         ``torch.export`` refuses the model with the dynamic dimensions, ``torch_export``, and
@@ -63,7 +66,8 @@ def measure_field_row(case: FieldCase, peer: bool = False) -> dict[str, Any]:
             check_outputs(model, *case.sample(index))
         model = case.make()  # a model that keeps a state is exported as it is before its first call
     except Exception as error:  # the row itself is wrong and must be fixed
-        return row | {"reason": shorten_reason(error)}
+        yield row | {"reason": shorten_reason(error)}
+        return
     row["stage"] = STAGES[1]
     args, kwargs = case.sample(0)
     hints = as_hints(case.dynamic_shapes)
@@ -73,15 +77,17 @@ def measure_field_row(case: FieldCase, peer: bool = False) -> dict[str, Any]:
         program = export_case(subject, ours, row)
         if program is not None:
             compare_outputs(case, subject, program, row)
+        yield row
         # Plain captures leave fake tensors in models that write to themselves, so each way has a
         # model of its own.
         _capture_plainly(_build_again(case, subject), row)
+        yield row
         if peer:
             theirs = _build_again(case, subject)
             row["torch_onnx"] = measure_peer(
                 case, subject, lambda: _export_with_torch(theirs, path), (ours, path), row
             )
-    return row
+            yield row
 
 
 def _build_again(case: FieldCase, subject: Subject) -> Subject:

@@ -6,6 +6,7 @@ import copy
 import re
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -110,8 +111,19 @@ def _case(model: torch.nn.Module) -> FieldCase:
     )
 
 
+def _measure(case: FieldCase, peer: bool = False) -> dict[str, Any]:
+    """Returns the whole row."""
+    return list(measure_field_row(case, peer=peer))[-1]
+
+
+def test_the_outcome_does_not_wait_for_the_plain_capture() -> None:
+    row = next(iter(measure_field_row(_case(Doubled()))))
+    assert row["stage"] == RIGHT
+    assert row["seconds"].keys() == {"ours"}
+
+
 def test_a_right_row() -> None:
-    row = measure_field_row(_case(Method(Doubled(), "double")))
+    row = _measure(_case(Method(Doubled(), "double")))
     assert (row["stage"], row["reason"], row["message"]) == (RIGHT, "", "")
     assert "0/1 specialized" in row["torch_export"]  # the example has batch 1
     assert row["torch_static"] == ""
@@ -121,12 +133,12 @@ def test_a_right_row() -> None:
 
 @pytest.mark.parametrize("peer", [False, True])
 def test_a_row_of_a_model_that_plain_captures_write_to(peer: bool) -> None:
-    row = measure_field_row(_case(Keeping()), peer=peer)
+    row = _measure(_case(Keeping()), peer=peer)
     assert (row["stage"], row["reason"]) == (RIGHT, "")
 
 
 def test_a_refused_row_has_the_whole_message() -> None:
-    row = measure_field_row(_case(Branching()))
+    row = _measure(_case(Branching()))
     assert row["stage"] == "runs in PyTorch"
     assert "if x.sum() > 0" in row["message"]
     assert row["torch_export"]
@@ -157,7 +169,7 @@ WHOLE = "return (x * torch.arange(x.shape[0]).clamp(max=5)[:, None]).sum(0) + x"
 )
 def test_a_fix_that_works(fix: Fix, changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Looping, "forward", Looping.forward)  # restores it
-    assert measure_field_row(_case(Looping()))["stage"] != RIGHT
+    assert _measure(_case(Looping()))["stage"] != RIGHT
     assert follow_fix(_case(Looping()), fix) == {"changed": changed, "stage": RIGHT, "reason": ""}
 
 

@@ -14,7 +14,7 @@ from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.scripted.attributes import save_attributes
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.pytrees.containers import has_parts, unwrap_constants
-from onnx_aot.torch_compat import REGISTRIES, pytree, restored
+from onnx_aot.torch_compat import REGISTRIES, pytree, registered_in, restored
 
 __all__ = ["Change", "Snapshot", "initialize_lazy_modules", "preserved_state", "run_model"]
 
@@ -28,12 +28,19 @@ class Change:
         name: The attribute.
         path: Its path from the model.
         is_registered: Whether it is a parameter, buffer or submodule.
+        is_filled: Whether it is a buffer that was None and is a tensor now, as caches are.
     """
 
     owner: torch.nn.Module
     name: str
     path: str
     is_registered: bool
+    is_filled: bool = False
+
+    def read(self, default: Any = None) -> Any:
+        """The present value of the attribute, or of the buffer."""
+        held = registered_in(self.owner, "buffers") if self.is_filled else vars(self.owner)
+        return held.get(self.name, default)
 
 
 @contextlib.contextmanager
@@ -71,7 +78,10 @@ def preserved_state(
     def list_changes() -> list[Change]:
         paths = {id(owner): f"{path}." if path else "" for path, owner in module.named_modules()}
         return [
-            Change(owner, name, paths.get(id(owner), "") + name, is_registered)
+            Change(
+                *(owner, name, paths.get(id(owner), "") + name, is_registered),
+                is_filled=is_registered and snapshot.is_filled(owner, name),
+            )
             for owner, snapshot in saved
             for name, is_registered in snapshot.list_changes(owner).items()
         ]
@@ -179,6 +189,13 @@ class Snapshot:
                 if not _holds_same_objects(*self._containers[key]):
                     found[name] = False
         return found
+
+    def is_filled(self, owner: torch.nn.Module, name: str) -> bool:
+        """True if a buffer was None and is a tensor now."""
+        held = registered_in(owner, "buffers")
+        before: Any = self._containers.get(id(held), ({}, {}))[1]
+        was_none = name in before and before[name] is None
+        return was_none and isinstance(held.get(name), torch.Tensor)
 
     def restore(self, owner: torch.nn.Module) -> None:
         """Gives the module its attributes and their contents back."""

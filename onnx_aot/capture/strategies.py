@@ -283,7 +283,8 @@ def _describe_left_out(model: Model, settings: Settings) -> str | None:
     modules = () if settings.module is None else settings.module.modules()
     scripted: list[Any] = [module for module in modules if is_scripted(module)]
     left_out = [text for module in scripted for text in module.observed.left_out]
-    made = settings.model_rows.assigned.made
+    branches: Any = settings.branches
+    made = [*settings.model_rows.assigned.made, *sorted(branches.filled if branches else ())]
     left_out += [f"{name} is None before the call, and a tensor after it" for name in made]
     if left_out and model.keeps_state:
         raise RefusedError(

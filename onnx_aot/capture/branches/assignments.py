@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -119,13 +119,10 @@ class Assignments:
 
         Raises:
             LeftDifferentError: It leaves another value than the first path.
-            UnjoinableError: It assigns a parameter, buffer or submodule.
+            UnjoinableError: It assigns a parameter, buffer or submodule, except that each path may
+                fill a buffer that is None.
         """
-        registered = [change.path for change in changes if change.is_registered]
-        if registered:
-            raise UnjoinableError(
-                f"forward assigns {_list_names(registered)} instead of writing to it", _FIX
-            )
+        _refuse_registered(c for c in changes if c.is_registered and not c.is_filled)
         read = [self.watched[key] for key in self.watched if key in self._read]
         if read:
             raise LeftDifferentError(read)
@@ -140,20 +137,29 @@ class Assignments:
             for path in {**first, **found}
             if path not in first or path not in found or not _is_same(first[path], found[path])
         ]
+        _refuse_registered(change for change in different if change.is_filled)
         if different:
             raise LeftDifferentError(different)
 
     def repeat(self) -> None:
         """Assigns tensors again, because torch warns of assigned tensors at the end of a call."""
         for value in (self._first or {}).values():
-            if any(isinstance(leaf, torch.Tensor) for leaf in value.leaves):
+            is_tensor = any(isinstance(leaf, torch.Tensor) for leaf in value.leaves)
+            if is_tensor and not value.change.is_filled:
                 assigned = pytree.tree_unflatten(value.leaves, value.spec)
                 vars(value.change.owner)[value.change.name] = assigned
 
 
+def _refuse_registered(changes: Iterable[Change]) -> None:
+    paths = [change.path for change in changes]
+    if paths:
+        raise UnjoinableError(
+            f"forward assigns {_list_names(paths)} instead of writing to it", _FIX
+        )
+
+
 def _read_value(change: Change) -> _Value:
-    value = vars(change.owner).get(change.name, _DELETED)
-    return _Value(change, *pytree.tree_flatten(value))
+    return _Value(change, *pytree.tree_flatten(change.read(_DELETED)))
 
 
 def _is_same(value: _Value, other: _Value) -> bool:

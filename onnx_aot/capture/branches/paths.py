@@ -33,6 +33,7 @@ from onnx_aot.torch_compat import (
     asserts_floats_of_data,
     current_tracer,
     fake_mode_of,
+    is_computed_from,
     pytree,
     record_mark,
     record_path,
@@ -70,6 +71,10 @@ class Branches:
         validations: Gets the ends of paths at which the model raises an error.
         measure: Returns a context manager around the capture of the first path.
         limits: The most paths and questions.
+
+    Attributes:
+        filled: Names of buffers that are None before the call, and have a value of its inputs after
+            it.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Branches:
         self._module, self._is_asked, self._decided = module, is_asked, decided
         self.validations, self.measure = validations, measure
         self.limits = limits or Limits()
+        self.filled: set[str] = set()
         self._path: _Path | None = None
 
     def wrap(self, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -319,6 +325,12 @@ class _Capture:
             args, kwargs = pytree.tree_unflatten(leaves, self._spec)
             with self._assignments.watch():
                 returned = self._forward(*args, **kwargs)
+            tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+            with self._assignments.paused():
+                filled = [change for change in list_changes() if change.is_filled]
+                self._branches.filled.update(
+                    change.path for change in filled if is_computed_from(change.read(), tensors)
+                )
             register_containers(returned, "the result", "outputs")
             results, path.spec = pytree.tree_flatten(wrap_constants(returned))
             return tuple(results)

@@ -60,8 +60,7 @@ class State:
             for frame in frames
         ]
         attributes = [
-            (id(change.owner), change.name, self._freeze(vars(change.owner).get(change.name)))
-            for change in changes
+            (id(change.owner), change.name, self._freeze(change.read())) for change in changes
         ]
         answers = {
             (self._write(asked), answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import pytest
@@ -226,6 +227,52 @@ def test_caches_that_each_way_fills() -> None:
 def test_torch_warns_of_caches() -> None:
     with pytest.warns(UserWarning, match=r"The tensor attributes .*self\.after"):
         onnx_aot.export(Caches(), (X,))
+
+
+class FillsBuffers(nn.Module):
+    """Fills a buffer before the branch, as rotary embeddings do, and another one after it."""
+
+    def __init__(self, *, of_data: bool = False, on_both_sides: bool = True) -> None:
+        super().__init__()
+        self.register_buffer("angles", None, persistent=False)
+        self.register_buffer("last", None, persistent=False)
+        self.of_data, self.on_both_sides = of_data, on_both_sides
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.angles is None:
+            self.register_buffer("angles", torch.arange(4.0) / 3, persistent=False)
+        if x.sum() > 0:
+            x = x * self.angles
+            self.last = (x if self.of_data else self.angles) * 2
+        elif self.on_both_sides:
+            self.last = self.angles * 3
+        return x if self.last is None else x + self.last
+
+
+@pytest.mark.parametrize("shapes", [None, ({0: "n"},)])
+def test_buffers_that_each_way_fills(shapes: Any) -> None:
+    model = FillsBuffers()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(model, (X,), dynamic_shapes=shapes)
+    assert model.angles is None
+    assert model.last is None
+    for x in (X, -X, *([X[:1], -X[:2], torch.ones(5, 4)] if shapes else [])):
+        torch.testing.assert_close(program(x)[0], FillsBuffers()(x))
+
+
+def test_buffers_filled_by_data_are_warned_of() -> None:
+    with pytest.warns(onnx_aot.OnnxExporterWarning, match="last is None before the call"):
+        program = onnx_aot.export(FillsBuffers(of_data=True), (X,))
+    for x in (X, -X):
+        torch.testing.assert_close(program(x)[0], FillsBuffers(of_data=True)(x))
+    with pytest.raises(CaptureError, match="last is None before the call"):
+        onnx_aot.export(FillsBuffers(of_data=True), (X,), state="io")
+
+
+def test_a_buffer_that_one_way_fills_is_refused() -> None:
+    with pytest.raises(CaptureError, match=r"forward assigns self\.last instead of writing"):
+        onnx_aot.export(FillsBuffers(on_both_sides=False), (X,))
 
 
 class SetsFirst(Sets):

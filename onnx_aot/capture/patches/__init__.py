@@ -29,6 +29,7 @@ from onnx_aot.capture.patches.python_loops import LOOPS
 from onnx_aot.capture.patches.size_functions import SIZE_FUNCTIONS
 from onnx_aot.capture.patches.stack_traces import STACK_TRACES
 from onnx_aot.capture.patches.tensor_data import STATE_DATA, TENSOR_DATA
+from onnx_aot.capture.patches.tensor_subclasses import TENSOR_SUBCLASSES
 from onnx_aot.capture.sizes.shape_rules import SHAPE_RULES
 from onnx_aot.capture.tracing_state import TRACING
 from onnx_aot.torch_compat import (
@@ -94,6 +95,7 @@ PATCHES: tuple[Patch, ...] = (
     *FUNCTIONS,
     *SIZE_FUNCTIONS,
     *TENSOR_DATA,
+    *TENSOR_SUBCLASSES,
     *MODULE_MOVES,
     *HIGHER_ORDER,
     *DERIVATIVES,

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.patches.fourier_transforms import TRANSFORMS
 from onnx_aot.capture.patches.symbolic_indices import get_item, is_mixed, set_item
+from onnx_aot.capture.patches.tensor_subclasses import is_of_subclass
 from onnx_aot.capture.patches.whole_pooling import WHOLE_POOLING
 from onnx_aot.torch_compat import Patch, Settings
 
@@ -133,6 +135,7 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
     torch.Tensor.where: _tensor_where,
     torch.Tensor.__setitem__: set_item,
     **WHOLE_POOLING,
+    **TRANSFORMS,
 }
 """Functions by the original. They act wherever a model has bound it."""
 
@@ -161,6 +164,8 @@ def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[...,
     """Calls other functions in place of those that read data where the graph cannot record it."""
 
     def override(self: Any, func: Any, args: Any, kwargs: Any) -> Any:
+        if (func in _INDEXED or func in TRANSFORMS) and args and is_of_subclass(args[0]):
+            return func, args, kwargs  # its class decides by the function
         redirected = REDIRECTED.get(func)
         if settings.loops is not None and func in _INDEXED:
             args = (args[0], settings.loops.make_index(args[1]), *args[2:])

@@ -17,6 +17,7 @@ from onnx_aot.capture.inputs import Inputs, name_collected_inputs
 from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.patches.assigned_buffers import AssignedBuffers
 from onnx_aot.capture.patches.tensor_data import StateData
+from onnx_aot.capture.patches.tensor_subclasses import as_fake_tensors
 from onnx_aot.capture.scalar_inputs import with_floats
 from onnx_aot.capture.sizes.declared_relations import with_promised_sizes
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
@@ -147,7 +148,11 @@ def _carry_values(original: Callable[..., Any], settings: Settings) -> Callable[
     known = _model_rows(settings).known
 
     def proxy_call(proxy_mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
-        with recording_slice(func, proxy_mode.tracer), _views_made_again(func, args):
+        with (
+            as_fake_tensors(args, kwargs),
+            recording_slice(func, proxy_mode.tracer),
+            _views_made_again(func, args),
+        ):
             return known.call(original, proxy_mode, func, pre_dispatch, args, kwargs)
 
     return proxy_call

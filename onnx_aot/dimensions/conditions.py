@@ -55,6 +55,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "float": float,
     "floor": math.floor,
     "int": int,
+    "log2": math.log2,
     "max": max,
     "min": min,
     "round": round,

@@ -52,7 +52,7 @@ FUNCTIONS = {
 SYMMETRIC = {"Max": "max", "Min": "min"}
 UNCHANGED = frozenset({"Identity", "ToFloat"})
 
-FUNCTION_NAMES = frozenset({*FUNCTIONS.values(), *SYMMETRIC.values(), "sqrt"})
+FUNCTION_NAMES = frozenset({*FUNCTIONS.values(), *SYMMETRIC.values(), "log2", "sqrt"})
 """Names of functions in expressions, which dimensions cannot have there."""
 
 

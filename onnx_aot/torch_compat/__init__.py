@@ -121,6 +121,12 @@ from onnx_aot.torch_compat.releases import (
 )
 from onnx_aot.torch_compat.rounded_sizes import ROUNDED_SIZES
 from onnx_aot.torch_compat.size_division import SIZE_DIVISION
+from onnx_aot.torch_compat.size_logarithms import (
+    bit_length_of_size,
+    can_take_log2,
+    has_log2,
+    log2_of_size,
+)
 from onnx_aot.torch_compat.size_order import SIZE_ORDER
 from onnx_aot.torch_compat.slice_bounds import SLICE_BOUNDS, is_size_of_slice
 from onnx_aot.torch_compat.symbolic_sizes import (
@@ -298,8 +304,10 @@ __all__ = [
     "asserts_floats_of_data",
     "aten",
     "axis_above_zero",
+    "bit_length_of_size",
     "can_copy",
     "can_record_paths",
+    "can_take_log2",
     "compute_float",
     "computes_real_tensors",
     "constraint_sentences",
@@ -327,6 +335,7 @@ __all__ = [
     "generated_guard",
     "has_foreign_modes",
     "has_hooks",
+    "has_log2",
     "hidden",
     "higher_order",
     "holds_for_example",
@@ -356,6 +365,7 @@ __all__ = [
     "kernel_patches",
     "known_number",
     "last_node",
+    "log2_of_size",
     "make_body",
     "map_slices",
     "memory_keys",

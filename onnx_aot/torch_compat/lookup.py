@@ -85,6 +85,7 @@ PRIVATE: dict[str, str] = {
     ),
     f"{_SHAPES}:statically_known_true": "Scripted models keep branches that one side always takes.",
     f"{_SHAPES}:uninteresting_files": "Torch's own messages name lines of this package.",
+    "torch:_sym_log2": "Logarithms of a dynamic size to base 2, and its number of bits, fix it.",
     "torch.utils._sympy.functions:FloorDiv": "Inner sizes that are quotients have no expression.",
     "torch.utils._sympy.functions:Max": "Inner sizes that are maxima have no expression.",
     "torch.utils._sympy.functions:Min": "Inner sizes that are minima have no expression.",

@@ -1,4 +1,4 @@
-"""Compares sizes with rounded quotients or remainders, such as ``8 * ((n + 7) // 8) >= n``."""
+"""Compares sizes with rounded quotients, remainders and powers: ``8 * ((n + 7) // 8) >= n``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def decide_order(relation: Any, limits: Mapping[Any, Any]) -> bool | None:
     All are written with ``floor``: ``n % c`` is ``n - c * floor(n / c)``, so the sizes that padding
     makes, such as ``n + -n % c``, lose their remainders. For integers, ``floor(n / c)`` is at least
     ``(n - c + 1) / c``; with that, the difference of both sides has linear bounds. A difference of
-    integers that is above -1 is not negative.
+    integers that is above -1 is not negative. Powers of two that a rounded logarithm gives are
+    replaced by their bounds first.
 
     Args:
         relation: A relation of sympy, or several joined by ``And``, with symbols for integers.
@@ -46,7 +47,7 @@ def decide_order(relation: Any, limits: Mapping[Any, Any]) -> bool | None:
     is_reversed = isinstance(relation, (sympy.Le, sympy.Lt))
     larger, smaller = (relation.rhs, relation.lhs)[:: 1 if is_reversed else -1]
     difference = _with_floors(larger) - _with_floors(smaller)
-    least, most = _find_least(difference), _find_least(-difference)
+    least, most = (_find_least(_bound_powers(side, limits)) for side in (difference, -difference))
     lowest = None if least is None else _lowest(least, limits)
     highest = None if most is None else _lowest(most, limits)
     is_above, is_below = _is_positive(lowest), _is_positive(highest)
@@ -108,6 +109,55 @@ def _is_divisor(term: Any) -> bool:
     return bool(term.is_Integer and term > 0)
 
 
+def _bound_powers(term: Any, limits: Mapping[Any, Any]) -> Any:
+    """Lower bound of a sum by bounds of the powers of two in it; others are left as they are."""
+    total = term.expand()
+    for part, factor in total.as_coefficients_dict().items():
+        bound = _bound_power(part, factor < 0, limits)
+        if bound is not None:
+            total = (total + factor * (_with_floors(bound) - part)).expand()
+    return total
+
+
+def _bound_power(part: Any, is_upper: bool, limits: Mapping[Any, Any]) -> Any:
+    """A bound of ``2**ceil(log2(m) + c)``, which is from ``m`` on and below ``2*m`` for ``c = 0``.
+
+    The one with ``floor`` is above ``m / 2`` and at most ``m``. The number ``c`` is small, and
+    there to round as float32 does. None for other terms.
+    """
+    import sympy
+
+    if type(part).__name__ != "PowByNatural" or part.args[0] != 2:
+        return None
+    rounding = type(part.args[1]).__name__
+    if rounding not in _POWERS:
+        return None
+    added, logarithm = part.args[1].args[0].as_coeff_Add()
+    added = sympy.Rational(added)
+    if type(logarithm).__name__ != "OpaqueUnaryFn_log2" or not _POWERS[rounding] * added >= 0:
+        return None
+    number = _without_maximum(logarithm.args[0].args[0], is_upper, limits)
+    if rounding == "CeilToInt":
+        return 2 * number - 1 if is_upper else number * (1 + added)
+    return number * (1 + added) if is_upper else (number + 1) / 2
+
+
+_POWERS = {"CeilToInt": -1, "FloorToInt": 1, "TruncToInt": 1}
+"""Roundings in exponents, and the sign of what is added to the logarithm that they round."""
+
+
+def _without_maximum(number: Any, is_upper: bool, limits: Mapping[Any, Any]) -> Any:
+    """``m`` for ``max(m, 1)`` if that is the same, or also a bound."""
+    if type(number).__name__ != "Max" or len(number.args) != 2 or 1 not in number.args:
+        return number
+    (other,) = (part for part in number.args if part != 1)
+    if not is_upper:
+        return other
+    least = _find_least(_with_floors(other - 1))
+    is_same = least is not None and _lowest(least, limits).is_nonnegative is True
+    return other if is_same else number
+
+
 def _find_least(term: Any) -> Any:
     """Lower bound of a sum without rounding; None where none is found.
 
@@ -156,7 +206,7 @@ def _bound_floor(floor: Any, is_upper: bool) -> Any:
 def _has_quotient(relation: Any) -> bool:
     import sympy
 
-    names = (*_DIVISIONS, *_ROUNDINGS)
+    names = (*_DIVISIONS, *_ROUNDINGS, "TruncToInt")
     return any(type(part).__name__ in names for part in sympy.preorder_traversal(relation))
 
 

@@ -119,6 +119,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "Min": torch.sym_min,
     "Mod": operator.mod,
     "Mul": operator.mul,
+    "PowByNatural": operator.pow,
     "PythonMod": operator.mod,
     "RoundToInt": round,
     "ToFloat": torch.sym_float,

@@ -186,7 +186,7 @@ _KINDS: dict[str, str] = {
         r"\.numpy\(\) is not supported|numpy function unsupported|__array__"
         r"|loop of ufunc does not support"
         r"|'(?:float|int|SymFloat|SymInt)' object has no attribute "
-        r"'(?:fmod|sqrt|square|floor|ceil|rint|trunc|exp|log|log2|log10|sin|cos|tan|tanh)'"
+        r"'(?:fmod|sqrt|square|floor|ceil|rint|trunc|exp|log|log2|log10|sin|cos|tan|tanh|arctan2)'"
     ),
     "memory": r"data pointer of Tensor|Cannot access storage",
     "answers": r"DataDependentOutputException: (\S+?)\.\w+$",

@@ -408,6 +408,7 @@ _CALLED: dict[str, Callable[..., Any]] = {
     "float": symbolic_arithmetic.sym_float,
     "floor": symbolic_arithmetic.sym_floor,
     "int": symbolic_arithmetic.sym_trunc,
+    "log2": symbolic_arithmetic.sym_log2,
     "max": symbolic_arithmetic.sym_max,
     "min": symbolic_arithmetic.sym_min,
     "round": symbolic_arithmetic.sym_round,

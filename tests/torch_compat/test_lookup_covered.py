@@ -13,6 +13,7 @@ from tests.torch_compat import (
     test_lookup_missing_loops,
     test_lookup_missing_messages,
     test_lookup_missing_operators,
+    test_lookup_missing_sizes,
     test_modules,
     test_rounded_sizes,
     test_size_order,
@@ -30,6 +31,7 @@ def test_every_row_is_shown() -> None:
         test_lookup_missing_loops,
         test_lookup_missing_messages,
         test_lookup_missing_operators,
+        test_lookup_missing_sizes,
     )
     rules = (test_rounded_sizes, test_size_order, test_slice_bounds)
     others = (test_derivatives, test_interrupts, test_modules)

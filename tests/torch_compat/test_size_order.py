@@ -13,7 +13,17 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from sympy.logic.boolalg import Boolean
 from torch import Tensor, nn
-from torch.utils._sympy.functions import CeilToInt, FloorDiv, FloorToInt, IntTrueDiv, PythonMod
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    FloorDiv,
+    FloorToInt,
+    IntTrueDiv,
+    Max,
+    OpaqueUnaryFn_log2,
+    PowByNatural,
+    PythonMod,
+    ToFloat,
+)
 
 import onnx_aot
 from onnx_aot.torch_compat.size_order import decide_order
@@ -62,6 +72,47 @@ def up(size: Any, multiple: int) -> Any:
 )
 def test_answer(relation: Boolean, answer: bool | None) -> None:
     assert decide_order(relation, {N: 1, M: 1}) is answer
+
+
+def power(rounding: Any, size: Any, added: float = 0.0) -> Any:
+    """The power of two that a rounded logarithm gives."""
+    logarithm = OpaqueUnaryFn_log2(ToFloat(Max(1, size)))
+    return PowByNatural(sympy.Integer(2), rounding(logarithm + added if added else logarithm))
+
+
+SINGLE = 2.0**-20
+Z = sympy.Symbol("z", integer=True, nonnegative=True)
+
+
+@pytest.mark.parametrize(
+    ("relation", "least", "answer"),
+    [
+        (power(CeilToInt, Z) >= Z, 0, True),
+        (power(CeilToInt, Z) < Z, 0, False),
+        (power(CeilToInt, N) > N, 1, None),  # differs at powers of two
+        (power(CeilToInt, 2 * N - 1) >= N, 1, True),
+        (power(CeilToInt, 2 * N - 1, -SINGLE) >= N, 1, True),
+        (power(CeilToInt, 2 * N - 1, -SINGLE) > N, 2, True),
+        (power(CeilToInt, N, -SINGLE) >= N, 1, None),  # not at 2**21 + 1
+        (power(CeilToInt, N) < 2 * N, 1, True),
+        (power(CeilToInt, Z) < 2 * Z, 0, None),
+        (power(FloorToInt, N) <= N, 1, True),
+        (power(FloorToInt, Z) <= Z, 0, None),  # 1 at size 0
+        (power(FloorToInt, N, SINGLE) <= N, 1, None),  # not at 2**22 - 1
+        (2 * power(FloorToInt, N) > N, 1, True),
+        (FloorDiv(N, 2) <= power(CeilToInt, N), 1, True),
+        (8 * power(CeilToInt, FloorDiv(N + 7, 8)) >= N, 1, True),
+        (power(CeilToInt, N) <= 4, 1, None),
+        (PowByNatural(sympy.Integer(3), N) >= N, 1, None),
+        (PowByNatural(sympy.Integer(2), CeilToInt(IntTrueDiv(N, 3))) >= N, 1, None),
+    ],
+)
+def test_powers_of_two(relation: Boolean, least: int, answer: bool | None) -> None:
+    (symbol,) = relation.free_symbols
+    assert decide_order(relation, {symbol: least}) is answer
+    if answer is not None:
+        for n in (*range(least, 40), 2**20 + 1, 2**21 + 1, 2**22 - 1):
+            assert bool(relation.xreplace({symbol: sympy.Integer(n)})) == answer
 
 
 def test_limits_of_symbols() -> None:

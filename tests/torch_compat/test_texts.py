@@ -94,10 +94,11 @@ def test_kinds_of_failures(model: Any, kind: str) -> None:
     ("function", "kind"),
     [
         (lambda held: np.fmod(held, 2.0), "numpy"),
+        (lambda held: np.arctan2(held, 2.0), "numpy"),
         (np.sqrt, "numpy"),
         (lambda held: held[0].shape, None),
     ],
-    ids=["two operands", "one operand", "no function"],
+    ids=["two operands", "angle", "one operand", "no function"],
 )
 def test_numpy_calls_methods_of_what_an_array_holds(function: Any, kind: str | None) -> None:
     """So it does with symbolic sizes, which make an array one of objects."""

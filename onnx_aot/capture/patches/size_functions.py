@@ -14,7 +14,15 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import Attribute, Patch, Settings, is_traced
+from onnx_aot.torch_compat import (
+    Attribute,
+    Patch,
+    Settings,
+    bit_length_of_size,
+    can_take_log2,
+    is_traced,
+    log2_of_size,
+)
 
 __all__ = ["SIZE_FUNCTIONS"]
 
@@ -80,6 +88,24 @@ def _affine_grid(theta: Tensor, size: Sequence[Any], align_corners: bool) -> Ten
         column = theta[:, :, len(axes) - 1 - position]
         grid = grid + places.reshape(shape) * column.reshape(size[0], *(1 for _ in axes), len(axes))
     return grid
+
+
+def _arange(*bounds: Any, out: Tensor | None = None, **options: Any) -> Tensor:
+    """Reads numbers from tensors, also from pieces of which torch does not know the size 1."""
+    numbers = {name: _read_number(value) for name, value in options.items()}
+    return torch.arange(*map(_read_number, bounds), out=out, **numbers)
+
+
+def _read_number(value: Any) -> Any:
+    return value.item() if _is_traced_number(value) else value
+
+
+def _is_traced_number(value: Any) -> bool:
+    return isinstance(value, Tensor) and is_traced(value)
+
+
+def _has_traced_bound(*bounds: Any, out: Tensor | None = None, **options: Any) -> bool:
+    return any(map(_is_traced_number, (*bounds, *options.values())))
 
 
 def _fftfreq(n: Any, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Tensor:
@@ -332,8 +358,19 @@ def _square_root(number: Any) -> Any:
     return torch.sym_sqrt(torch.sym_float(number))  # type: ignore[no-untyped-call]
 
 
+def _logarithm(number: Any) -> Any:
+    """``math.log2``. That a size is above zero becomes a condition of the capture."""
+    if number >= 1 if isinstance(number, torch.SymInt) else number > 0:
+        return log2_of_size(number)
+    raise ValueError("math domain error")  # as Python says
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, SYMBOLIC)
+
+
+def _is_logarithm(number: Any) -> bool:
+    return can_take_log2()
 
 
 SIZE_FUNCTIONS: tuple[Patch, ...] = (
@@ -344,7 +381,25 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
         when=lambda settings: settings.dynamic,
         places=lambda settings: [Attribute(kind, "sqrt") for kind in SYMBOLIC],
     ),
+    Patch(
+        "numpy.log2 of a size",
+        lambda original, settings: _logarithm,
+        "Models that compute numpy.log2 of a dynamic size are refused.",
+        when=lambda settings: settings.dynamic,
+        places=lambda settings: [Attribute(kind, "log2") for kind in SYMBOLIC],
+        exists=can_take_log2,
+    ),
+    Patch(
+        "bit_length of a size",
+        lambda original, settings: bit_length_of_size,
+        "bit_length() of a dynamic size fixes it.",
+        when=lambda settings: settings.dynamic,
+        places=lambda settings: [Attribute(torch.SymInt, "bit_length")],
+        exists=can_take_log2,
+    ),
     _make_patch("math:sqrt", _square_root, _is_number),
+    _make_patch("math:log2", _logarithm, _is_number, _is_logarithm),
+    _make_patch("torch:arange", _arange, _is_traced_number, _has_traced_bound),
     _make_patch("torch:linspace", _linspace, when=_is_counted),
     _make_patch("torch:logspace", _logspace, when=_is_counted),
     _make_patch("torch:affine_grid_generator", _affine_grid),

@@ -32,7 +32,7 @@ from onnx_aot.capture.sizes.known_sources import (
     has_elements,
     has_memory,
 )
-from onnx_aot.capture.sizes.symbolic_elements import Elements, compute_elements
+from onnx_aot.capture.sizes.symbolic_elements import Elements, Logarithm, compute_elements
 from onnx_aot.torch_compat import (
     computes_real_tensors,
     is_making_fresh_size,
@@ -530,11 +530,13 @@ def _is_small(tensor: torch.Tensor) -> bool:
 
 
 def _read_element(name: str, elements: Elements, dtype: torch.dtype) -> Any:
-    """A symbolic element as a Python or symbolic number; ``_UNKNOWN`` for fractions."""
+    """A symbolic element as a Python or symbolic number; ``_UNKNOWN`` if it is rounded."""
     values = elements.read()
     if values is None or len(values) != 1:
         return _UNKNOWN
     (value,) = values
+    if isinstance(value, Logarithm):
+        return _UNKNOWN
     if name == "is_nonzero":
         return bool(value if isinstance(value, (bool, torch.SymBool)) else value.numerator != 0)
     if isinstance(value, (bool, torch.SymBool)):

@@ -18,9 +18,15 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import compute_float, pytree, symbolic_truth
+from onnx_aot.torch_compat import (
+    compute_float,
+    has_log2,
+    log2_of_size,
+    pytree,
+    symbolic_truth,
+)
 
-__all__ = ["ELEMENTS_LIMIT", "Elements", "compute_elements"]
+__all__ = ["ELEMENTS_LIMIT", "Elements", "Logarithm", "compute_elements"]
 
 Size = int | torch.SymInt
 FRACTION_LIMIT = 1024
@@ -100,7 +106,46 @@ class Ratio:
         return is_number and self._is_binary()
 
 
-Element = Ratio | bool | torch.SymBool
+@dataclasses.dataclass(frozen=True)
+class Logarithm:
+    """The logarithm to base 2 of a size above zero, which only rounding makes a number.
+
+    Attributes:
+        size: The size.
+        error: By how much PyTorch may round: half the distance of float32 numbers from 16 on. A
+            logarithm as near to an integer as that is rounded to it. It makes no difference to
+            sizes below 2**20. 0 in float64.
+    """
+
+    size: Size
+    error: float
+
+    def floor(self) -> Ratio:
+        """Rounds down, as PyTorch's logarithm would be."""
+        return Ratio(math.floor(log2_of_size(self.size) + self.error))
+
+    def ceil(self) -> Ratio:
+        """Rounds up, as PyTorch's logarithm would be."""
+        return Ratio(math.ceil(log2_of_size(self.size) - self.error))
+
+    def trunc(self) -> Ratio:
+        """Rounds towards zero; no logarithm is negative."""
+        return self.floor()
+
+
+ROUNDING_ERRORS = {torch.float32: 2.0**-20, torch.float64: 0.0}
+
+
+def _power(base: Ratio, exponent: Ratio) -> Ratio | None:
+    """A power of two with an exponent of integer, which PyTorch does not round."""
+    steps = exponent.numerator
+    is_of_two = isinstance(base.numerator, int) and base == Ratio(2)
+    if not is_of_two or exponent.denominator != 1 or not symbolic_truth(steps >= 0):
+        return None
+    return Ratio(2**steps)
+
+
+Element = Ratio | Logarithm | bool | torch.SymBool
 
 
 class Elements:
@@ -175,16 +220,21 @@ ARITHMETIC: dict[str, Rule] = {
     "floor_divide": _divide_to_floor,
     "remainder": operator.mod,
     "neg": lambda number: Ratio(0) - number,
-    "ceil": Ratio.ceil,
-    "floor": Ratio.floor,
-    "trunc": Ratio.trunc,
-    "fix": Ratio.trunc,
+    "pow": _power,
+    "exp2": lambda number: _power(Ratio(2), number),
     "round": Ratio.round,
     "maximum": _larger,
     "minimum": _smaller,
     "clamp": _clamp,
     "clamp_min": _larger,
     "clamp_max": _smaller,
+}
+# Those that make integers of fractions and logarithms.
+ROUNDINGS: dict[str, Rule] = {
+    "ceil": operator.methodcaller("ceil"),
+    "floor": operator.methodcaller("floor"),
+    "trunc": operator.methodcaller("trunc"),
+    "fix": operator.methodcaller("trunc"),
 }
 COMPARISONS: dict[str, Rule] = {
     name: _compare_exact(getattr(operator, name)) for name in ("lt", "le", "gt", "ge", "eq", "ne")
@@ -259,6 +309,10 @@ def _compute_one(
         return _convert(_operand(args[0]), result)
     if name in ACCUMULATIONS or (name in REDUCTIONS and not _has_two_operands(args)):
         return _reduce(name, args, options, result)
+    if name == "log2":
+        return _take_logarithm(_operand(args[0]), result)
+    if name in ROUNDINGS:
+        return _round(ROUNDINGS[name], _operand(args[0]), result)
     if name == "clamp":
         name, args = _name_bounds(args, options)
     rounding_mode = options.pop("rounding_mode", None)
@@ -298,6 +352,29 @@ def _name_bounds(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[str, t
     return ("clamp_min", (value, low)) if high is None else ("clamp", (value, low, high))
 
 
+def _take_logarithm(operand: Elements | None, result: torch.Tensor) -> Elements | None:
+    error = ROUNDING_ERRORS.get(result.dtype)
+    if operand is None or error is None:
+        return None
+
+    def take(value: Element) -> Element | None:
+        if not isinstance(value, Ratio) or value.denominator != 1:
+            return None
+        return Logarithm(value.numerator, error) if has_log2(value.numerator) else None
+
+    return _map_elements(take, [operand], result)
+
+
+def _round(rule: Rule, operand: Elements | None, result: torch.Tensor) -> Elements | None:
+    if operand is None:
+        return None
+
+    def rounded(value: Element) -> Element | None:
+        return rule(value) if isinstance(value, (Ratio, Logarithm)) else None
+
+    return _map_elements(rounded, [operand], result)
+
+
 def _of_numbers(rule: Rule) -> Rule:
     """A rule that has no result for bools, which other rules compute with as PyTorch does not."""
 
@@ -311,12 +388,15 @@ def _convert(operand: Elements | None, result: torch.Tensor) -> Elements | None:
     """The same elements in another dtype; fractions have no expression as integers."""
     if operand is None:
         return None
+    error = ROUNDING_ERRORS.get(result.dtype)
     whole, of_bools = not result.dtype.is_floating_point, result.dtype == torch.bool
 
     def convert(value: Element) -> Element | None:
         if isinstance(value, Ratio):
             is_fraction = whole and value.denominator != 1
             return None if is_fraction or of_bools else value
+        if isinstance(value, Logarithm):
+            return value.floor() if whole else Logarithm(value.size, max(value.error, error or 0))
         return value if of_bools else None
 
     return _map_elements(convert, [operand], result)

@@ -14,9 +14,10 @@ import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import is_floating
-from onnx_aot.ops.core.elementwise import aten_remainder, floor_divide
+from onnx_aot.ops.core.elementwise import aten_log2, aten_remainder, floor_divide
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
+from onnx_aot.torch_ops.size_ops import LOG2
 
 __all__: list[str] = []
 
@@ -167,6 +168,12 @@ def sym_floor(op: Builder, value: Any) -> Value:
 @register(torch.sym_sqrt)
 def sym_sqrt(op: Builder, value: Any) -> Value:
     return op.Sqrt(op.cast(value, DOUBLE))
+
+
+@register(LOG2)
+def sym_log2(op: Builder, number: Any) -> Value:
+    """Exact at powers of two, and far enough from integers elsewhere to be rounded up or down."""
+    return aten_log2(op, op.cast(number, DOUBLE))
 
 
 @register(operator.eq)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from onnx_aot.torch_compat import aten
+from onnx_aot.torch_ops.size_ops import LOG2
 from tests.ops.rows import Row, check, floats, ints, parametrize
 
 
@@ -64,6 +65,8 @@ SIZES = [
         (torch.sym_sum, "", lambda n, m: torch.sym_sum([n, m, 2]), 17),
         (torch.sym_float, "", lambda n, m: torch.sym_float(n), 17),
         (torch.sym_sqrt, "", lambda n, m: torch.sym_sqrt(n), 17),
+        (LOG2, "", lambda n, m: math.log2(n), 17),
+        (LOG2, "fraction", lambda n, m: math.log2(m / 3), 17),
         (math.trunc, "", lambda n, m: math.trunc(-n / 3), 17),
         (math.trunc, "torch.sym_int", lambda n, m: torch.sym_int(n / 3), 17),
         (math.ceil, "", lambda n, m: math.ceil(n / 3), 17),

@@ -1,0 +1,72 @@
+"""Computes logarithms of symbolic sizes to base 2, and the number of bits of a size.
+
+``2 ** math.ceil(math.log2(n))`` is the length of many Fourier transforms. The logarithm is that of
+Python, in double precision. Rounded up or down it is exact: that of a power of two is an integer,
+and that of any other size below 2**40 is 10**-12 from one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from onnx_aot.torch_compat.lookup import private
+from onnx_aot.torch_compat.symbolic_sizes import (
+    is_data_symbol,
+    symbolic_expression,
+    symbolic_truth,
+)
+from onnx_aot.torch_ops.size_ops import LOG2, take_log2
+
+__all__ = ["bit_length_of_size", "can_take_log2", "has_log2", "log2_of_size"]
+
+_LOG2 = "torch:_sym_log2"
+_SYMBOLIC = (torch.SymInt, torch.SymFloat)
+
+
+def can_take_log2() -> bool:
+    """True if this torch has symbolic logarithms."""
+    return private(_LOG2) is not None
+
+
+def has_log2(size: Any) -> bool:
+    """True if a size is above zero, which becomes a condition of the capture unless it is known.
+
+    False for sizes that depend on data, of which it is not known.
+    """
+    if not can_take_log2():
+        return False
+    is_known = symbolic_truth(size >= 1)
+    if is_known is not None:
+        return is_known
+    if any(map(is_data_symbol, symbolic_expression(size).free_symbols)):
+        return False
+    return bool(size >= 1)
+
+
+def log2_of_size(size: Any) -> Any:
+    """The logarithm of a number above zero, as a ``SymFloat`` if it is symbolic."""
+    return LOG2(size) if isinstance(size, _SYMBOLIC) else math.log2(size)
+
+
+@take_log2.register_fake
+def _(number: Any) -> Any:
+    if not isinstance(number, _SYMBOLIC):
+        return math.log2(number)
+    expression = symbolic_expression(number)
+    if type(expression).__name__ == "PowByNatural" and expression.args[0] == 2:
+        exponent = number.node.shape_env.create_symintnode(expression.args[1], hint=None)
+        return torch.sym_float(exponent)  # type: ignore[no-untyped-call]
+    if isinstance(number, torch.SymInt):
+        # 0 has no logarithm; with it, torch would not know that others are not negative
+        number = torch.sym_float(torch.sym_max(number, 1))  # type: ignore[no-untyped-call]
+    take: Any = private(_LOG2)
+    return take(number)
+
+
+def bit_length_of_size(size: Any) -> Any:
+    """``int.bit_length``: how often the size can be halved until it is 0."""
+    magnitude = size if symbolic_truth(size >= 0) else abs(size)
+    return math.ceil(log2_of_size(magnitude + 1))

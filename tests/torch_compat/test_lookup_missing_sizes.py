@@ -1,0 +1,75 @@
+"""More effects of missing private parts of torch: functions of sizes, and subclasses of tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from onnx_aot.errors import CaptureError, DynamicShapeError
+from tests.capture.patches.test_tensor_subclasses import Angle, WithState
+from tests.torch_compat.models import Example, function, rows
+from tests.torch_compat.without import absent, differs, exported, message, shows
+
+LOG2 = "torch:_sym_log2"
+
+
+def add_steps(x: Tensor) -> Tensor:
+    for start in torch.arange(x.shape[0] // 2):
+        x = x + torch.arange(start, 12).sum()
+    return x
+
+
+# By place: a model, the error without the row, and its text.
+REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], type[Exception], str]] = {
+    "numpy.log2 of a size": (
+        lambda x: x * int(np.ceil(np.log2(x.shape[0]))),
+        CaptureError,
+        "computes with NumPy",
+    ),
+    "bit_length of a size": (
+        lambda x: x * x.shape[0].bit_length(),
+        DynamicShapeError,
+        r"fixed at 4\s.*bit_length",
+    ),
+    "math:log2": (
+        lambda x: x * math.ceil(math.log2(x.shape[0])),
+        DynamicShapeError,
+        r"fixed at 4\s.*math\.log2",
+    ),
+    "torch:arange": (add_steps, CaptureError, "arange"),
+    "torch:Tensor.as_subclass": (
+        lambda x: x.as_subclass(Angle) + 0.5,
+        CaptureError,
+        "Creating a new Tensor subclass",
+    ),
+}
+
+
+@shows(*REFUSED)
+@pytest.mark.parametrize("name", REFUSED)
+def test_models_are_refused(name: str) -> None:
+    compute, error, text = REFUSED[name]
+    example = Example(function(compute), rows)
+    assert not differs(example, exported(example))
+    with absent(name), pytest.raises(error, match=text):
+        exported(example)
+
+
+@shows(LOG2)
+def test_logarithms_fix_sizes() -> None:
+    example = Example(function(REFUSED["math:log2"][0]), rows)
+    with absent(LOG2):
+        assert "fixed at 4" in message(example)
+
+
+@shows("forward: subclasses of torch.Tensor in the state")
+def test_buffers_are_plain_tensors() -> None:
+    example = Example(lambda: WithState(torch.full((3,), 0.75).as_subclass(Angle)), rows)
+    assert not differs(example, exported(example))
+    with absent("forward: subclasses of torch.Tensor in the state"):
+        assert differs(example, exported(example))

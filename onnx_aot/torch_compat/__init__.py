@@ -129,6 +129,7 @@ from onnx_aot.torch_compat.size_logarithms import (
 )
 from onnx_aot.torch_compat.size_order import SIZE_ORDER
 from onnx_aot.torch_compat.slice_bounds import SLICE_BOUNDS, is_size_of_slice
+from onnx_aot.torch_compat.spared_work import SPARED_WORK, without_function_modes
 from onnx_aot.torch_compat.symbolic_sizes import (
     DECISIONS,
     compute_float,
@@ -266,6 +267,7 @@ __all__ = [
     "SIZE_TERM",
     "SLICE_BOUNDS",
     "SMALL_SIZES",
+    "SPARED_WORK",
     "TESTED",
     "TIME_CHECKS",
     "TORCH_FOLDER",
@@ -425,6 +427,7 @@ __all__ = [
     "users_lines",
     "violates_constraints",
     "with_real_tensors",
+    "without_function_modes",
     "without_gradients",
     "without_infinity",
     "without_locals",

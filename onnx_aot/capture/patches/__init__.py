@@ -50,6 +50,7 @@ from onnx_aot.torch_compat import (
     SIZE_ORDER,
     SLICE_BOUNDS,
     SMALL_SIZES,
+    SPARED_WORK,
     TIME_CHECKS,
     UNINTERESTING,
     VALIDATIONS,
@@ -74,6 +75,7 @@ PATCHES: tuple[Patch, ...] = (
     EXPRESSION_LOG,
     LOG_FILE,
     META_TENSORS,
+    *SPARED_WORK,
     # sizes
     SMALL_SIZES,
     *FROM_ZERO,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import REGISTRIES, registered_in
+from onnx_aot.torch_compat import REGISTRIES, registered_in, without_function_modes
 
 __all__ = ["Alike", "Attribute", "are_equal"]
 
@@ -50,7 +50,8 @@ class Alike:
         self._of: dict[int, int] = {}  # by the id of a module's attributes
         self._modules: dict[int, list[torch.nn.Module]] = {}
         self._differing: dict[int, frozenset[Attribute]] = {}
-        self._number(root)
+        with without_function_modes():
+            self._number(root)
         self._count = Counter(self._of.values())
 
     def _number(self, module: torch.nn.Module) -> int:

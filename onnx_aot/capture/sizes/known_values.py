@@ -42,6 +42,7 @@ from onnx_aot.torch_compat import (
     schema_of,
     storage_key,
     with_real_tensors,
+    without_function_modes,
 )
 
 __all__ = [
@@ -186,10 +187,11 @@ class KnownValues:
             return
         self._reset()
         held = {name: source.held() for name, source in self._sources.items()}
-        before = {n: storage_key(t) for n, t in held.items() if isinstance(t, torch.Tensor)}
-        for name, storage in before.items():
-            self._owners[storage] = self._owners[self._sources[name].memory] = name
-            self._keep(held[name], self._sources[name].value, frozenset({name}), None)
+        with without_function_modes():
+            before = {n: storage_key(t) for n, t in held.items() if isinstance(t, torch.Tensor)}
+            for name, storage in before.items():
+                self._owners[storage] = self._owners[self._sources[name].memory] = name
+                self._keep(held[name], self._sources[name].value, frozenset({name}), None)
         self._active = True
         try:
             yield

@@ -1,0 +1,120 @@
+"""Spares work of torch's own, around and after tracing, on which no result depends."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.torch_compat.lookup import FakeTensor, private, private_attribute, pytree
+from onnx_aot.torch_compat.patching import Patch, Settings
+from onnx_aot.torch_compat.symbolic_sizes import is_data_symbol
+from onnx_aot.torch_compat.trace_copies import has_foreign_modes
+
+__all__ = ["SPARED_WORK", "without_function_modes"]
+
+_SHAPES = "torch.fx.experimental.symbolic_shapes"
+
+
+def without_function_modes() -> contextlib.AbstractContextManager[Any]:
+    """Reads shapes and memory of tensors without going through the modes that trace a model.
+
+    Each of them is called for each attribute, which takes ten times as long as to read it.
+    """
+    disabled = private("torch._C:DisableTorchFunction")
+    return contextlib.nullcontext() if disabled is None else disabled()
+
+
+def _are_fake(values: Iterable[Any]) -> bool:
+    """True if all tensors are fake ones, and not of a class with functions of its own."""
+    return all(type(value) is FakeTensor or not isinstance(value, torch.Tensor) for value in values)
+
+
+def _track_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Tracks the inputs and weights of a program, all of them before the model is called."""
+
+    def track_tensor_tree(
+        inner_res: Any, proxy_res: Any, *, constant: Any, tracer: Any
+    ) -> Any:
+        if isinstance(inner_res, list) and _are_fake(inner_res) and not _has_foreign_modes():
+            with without_function_modes():
+                return original(inner_res, proxy_res, constant=constant, tracer=tracer)
+        return original(inner_res, proxy_res, constant=constant, tracer=tracer)
+
+    return track_tensor_tree
+
+
+def _produce_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def produce(**options: Any) -> Any:
+        values = (node.meta.get("val") for node in options["gm"].graph.nodes)
+        if _are_fake(pytree.tree_leaves(list(values))) and not _has_foreign_modes():
+            with without_function_modes():
+                return original(**options)
+        return original(**options)
+
+    return produce
+
+
+def _has_foreign_modes() -> bool:
+    stacks = (
+        "torch.overrides:_get_current_function_mode_stack",
+        "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
+    )
+    return any(private(name) is None for name in stacks) or has_foreign_modes()
+
+
+def _bind_if_any(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Looks for sizes of data in the nodes of a graph only if the capture has met one."""
+
+    def replace_unbacked_bindings(gm: torch.fx.GraphModule) -> None:
+        found = (node.meta.get("val") for node in gm.graph.nodes)
+        mode = next((value.fake_mode for value in found if isinstance(value, FakeTensor)), None)
+        limits = private_attribute(
+            getattr(mode, "shape_env", None), f"{_SHAPES}:ShapeEnv.var_to_range"
+        )
+        if limits is None or any(map(is_data_symbol, limits)):
+            original(gm)
+            return
+        for node in gm.graph.nodes:
+            node.meta.pop("unbacked_bindings", None)
+
+    return replace_unbacked_bindings
+
+
+def _without_source(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    lazy = private("torch.fx._lazy_graph_module:_LazyGraphModule")
+    return original if lazy is None else lazy
+
+
+SPARED_WORK: tuple[Patch, ...] = (
+    Patch(
+        "torch.fx.experimental.proxy_tensor:track_tensor_tree",
+        _track_at_once,
+        "Captures of models with many weights take a tenth longer.",
+        when=lambda settings: not settings.strict,
+        parameters="inner_res, proxy_res, constant, tracer",
+    ),
+    Patch(
+        "torch.export._trace:_produce_aten_artifact",
+        _produce_at_once,
+        "Captures of models with many weights take a tenth longer.",
+        when=lambda settings: not settings.strict,
+        parameters="gm, mod",
+    ),
+    Patch(
+        "torch.export._trace:_replace_unbacked_bindings",
+        _bind_if_any,
+        "Captures take a hundredth longer.",
+        parameters="gm",
+    ),
+    Patch(
+        "torch.export.exported_program:_create_graph_module_for_export",
+        _without_source,
+        "The source of each captured program is generated and compiled, though nothing runs it.",
+        when=lambda settings: settings.lazy,
+        parameters="root, graph",
+    ),
+)

@@ -9,7 +9,7 @@ import functools
 import importlib
 import io
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -446,13 +446,23 @@ def kernel_patches(
             lambda original, settings: kernel,
             without,
             places=lambda settings: _kernel_entries(operator),
-            exists=lambda: bool(list(_kernel_entries(operator))),
+            exists=lambda: bool(_kernel_entries(operator)),
         )
 
     return tuple(patch(operator, *row) for operator, row in kernels.items())
 
 
-def _kernel_entries(operator: Any) -> Iterator[Place]:
+def _kernel_entries(operator: Any) -> Sequence[Place]:
+    """The places of an operator's kernels, which are found once."""
+    if operator not in _KERNELS:
+        _KERNELS[operator] = list(_find_kernel_entries(operator))
+    return _KERNELS[operator]
+
+
+_KERNELS: dict[Any, Sequence[Place]] = {}
+
+
+def _find_kernel_entries(operator: Any) -> Iterator[Place]:
     table = getattr(operator, "py_kernels", None)
     cache = getattr(operator, "_dispatch_cache", None)
     keys = getattr(torch._C, "DispatchKey", None)

@@ -10,7 +10,7 @@ from typing import Any
 from onnx_aot.torch_compat.fresh_sizes import define_fresh
 from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings
-from onnx_aot.torch_compat.places import Member, Place
+from onnx_aot.torch_compat.places import Members, Place
 from onnx_aot.torch_compat.symbolic_sizes import is_data_symbol
 
 __all__ = ["LARGER_SIZES", "UNINTERESTING"]
@@ -141,17 +141,22 @@ LARGER_SIZES = Patch(
 )
 
 
-def _own_files(settings: Settings) -> Iterator[Place]:
+@functools.cache
+def _own_files() -> frozenset[str]:
+    folder = Path(_answer_for_larger.__code__.co_filename).parent
+    return frozenset(map(str, folder.glob("*.py")))
+
+
+def _uninteresting(settings: Settings) -> Iterator[Place]:
     files = private(f"{_SHAPES}:uninteresting_files")
     if files is not None:
-        for path in Path(_answer_for_larger.__code__.co_filename).parent.glob("*.py"):
-            yield Member(files(), str(path))
+        yield Members(files(), _own_files())
 
 
 UNINTERESTING = Patch(
     f"{_SHAPES}:uninteresting_files",
-    lambda original, settings: True,
+    lambda original, settings: _own_files(),
     "Torch's messages about sizes of data name lines of this package.",
-    places=_own_files,
+    places=_uninteresting,
     exists=lambda: private(f"{_SHAPES}:uninteresting_files") is not None,
 )

@@ -340,7 +340,7 @@ def _apply(
             original = place.value()
             if _is_function_of_module(place, original):
                 replaced[id(original)] = (original, patch)
-            _apply_change(application, patch, place, settings)
+            _apply_change(application, patch, place, original, settings)
 
 
 def _is_function_of_module(place: Place, value: Any) -> bool:
@@ -353,16 +353,21 @@ def _apply_where_imported(
 ) -> None:
     """Replaces functions in modules that imported them by ``from module import name``."""
     for names in reachable_namespaces(settings.module):
+        if replaced.keys().isdisjoint(map(id, list(names.values()))):
+            continue
         bound = [(name, id(value)) for name, value in names.items() if id(value) in replaced]
         for name, key in bound:
-            _apply_change(application, replaced[key][1], Entry(names, name), settings)
+            original, patch = replaced[key]
+            _apply_change(application, patch, Entry(names, name), original, settings)
 
 
-def _apply_change(application: object, patch: Patch, place: Place, settings: Settings) -> None:
-    own, original = place.own(), place.value()
+def _apply_change(
+    application: object, patch: Patch, place: Place, original: Any, settings: Settings
+) -> None:
+    own = place.own()
     replacement = patch.make(original, settings)
     if isinstance(replacement, _FUNCTIONS) and callable(original):
-        replacement = _in_this_thread(original, replacement, checked=not settings.strict)
+        replacement = _limited(original, replacement, checked=not settings.strict)
         if isinstance(place, Attribute) and _is_static(place):
             replacement = staticmethod(replacement)
     _undo.append((application, functools.partial(place.put, own)))
@@ -373,7 +378,24 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
 
 
 def _is_static(place: Attribute) -> bool:
-    return isinstance(inspect.getattr_static(place.owner, place.name), staticmethod)
+    owner, name = place.owner, place.name
+    classes = owner.__mro__ if isinstance(owner, type) else (owner,)
+    held = (vars(cls)[name] for cls in classes if name in vars(cls))
+    return isinstance(next(held, None), staticmethod)
+
+
+_LIMITED: dict[tuple[Function, Function, bool], Function] = {}
+
+
+def _limited(original: Function, replacement: Function, checked: bool) -> Function:
+    """``_in_this_thread``, once for a replacement that is the same function in each capture."""
+    is_made = getattr(replacement, "__closure__", ()) is not None
+    if is_made or not isinstance(original, types.FunctionType):
+        return _in_this_thread(original, replacement, checked)
+    key = (original, replacement, checked)
+    if key not in _LIMITED:
+        _LIMITED[key] = _in_this_thread(original, replacement, checked)
+    return _LIMITED[key]
 
 
 def _in_this_thread(original: Function, replacement: Function, checked: bool) -> Function:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import sys
 from collections.abc import Callable, MutableMapping, Sequence
@@ -16,7 +17,7 @@ __all__ = [
     "Entries",
     "Entry",
     "Hook",
-    "Member",
+    "Members",
     "Option",
     "Place",
     "find_place",
@@ -149,24 +150,22 @@ class Entry:
 
 
 @dataclasses.dataclass(frozen=True)
-class Member:
-    """Membership of an element in a set; the contents are the element or ``ABSENT``."""
+class Members:
+    """Membership of some elements in a set; the contents are those of them that are in it."""
 
     members: set[Any]
-    element: Any
+    elements: frozenset[Any]
 
     def own(self) -> Any:
-        """The element if the set has it, else ``ABSENT``."""
-        return self.element if self.element in self.members else ABSENT
+        """Those of the elements that the set has."""
+        return self.elements & self.members
 
     value = own
 
     def put(self, value: Any) -> None:
-        """Adds or removes the element."""
-        if value is ABSENT:
-            self.members.discard(self.element)
-        else:
-            self.members.add(self.element)
+        """Leaves only the given ones of the elements in the set; ``ABSENT`` leaves none."""
+        self.members.difference_update(self.elements)
+        self.members.update(value or ())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,16 +244,31 @@ def find_place(path: str, imports: bool = True) -> Place | None:
         path: A module, a colon, and attributes from there.
         imports: Whether to import the module. If not, it must have been imported already.
     """
-    module, _, names = path.partition(":")
-    *outer, name = names.split(".")
+    module, outer, name = _parts(path)
     try:
-        owner: Any = importlib.import_module(module) if imports else sys.modules.get(module)
+        owner: Any = sys.modules.get(module)
+        if owner is None and imports:
+            owner = importlib.import_module(module)
         for part in outer:
             owner = getattr(owner, part)
         if owner is None or not hasattr(owner, name):
             return None
     except Exception:  # importing a broken package may raise anything
         return None
-    is_stored = name in vars(owner) or isinstance(owner, type)
-    is_computed = hasattr(owner, "get_config_copy") or hasattr(type(owner), name)
-    return Option(owner, name) if is_computed and not is_stored else Attribute(owner, name)
+    place = _PLACES.get(path)
+    if place is None or place.owner is not owner:
+        is_stored = name in vars(owner) or isinstance(owner, type)
+        is_computed = hasattr(owner, "get_config_copy") or hasattr(type(owner), name)
+        kind = Option if is_computed and not is_stored else Attribute
+        place = _PLACES[path] = kind(owner, name)
+    return place
+
+
+_PLACES: dict[str, Attribute | Option] = {}
+
+
+@functools.cache
+def _parts(path: str) -> tuple[str, Sequence[str], str]:
+    module, _, names = path.partition(":")
+    *outer, name = names.split(".")
+    return module, outer, name

@@ -18,7 +18,7 @@ from onnx_aot.capture.patches.model_calls import ModelRows
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.known_values import KnownValues
 from onnx_aot.torch_compat import Settings, patching
-from onnx_aot.torch_compat.places import Contents
+from onnx_aot.torch_compat.places import Contents, Members
 
 __all__ = ["every_row", "everything"]
 
@@ -47,7 +47,7 @@ def everything(model: torch.nn.Module) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for patch in ALL_PATCHES:
         for number, place in enumerate(patch.found(settings)):
-            kept = isinstance(place, Contents) or patch.name.endswith("of the thread")
+            kept = isinstance(place, (Contents, Members)) or patch.name.endswith("of the thread")
             found[f"{patch.name} {number}"] = place.own() if kept else _identity(place.own())
     for name, part in model.named_modules():
         found[f"attributes of {name}"] = {key: _identity(v) for key, v in vars(part).items()}

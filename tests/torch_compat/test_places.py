@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnx_aot.torch_compat import Settings, applied
-from onnx_aot.torch_compat.places import ABSENT, Added, Attribute, Contents, Entry, Hook, Member
+from onnx_aot.torch_compat.places import ABSENT, Added, Attribute, Contents, Entry, Hook, Members
 from tests.torch_compat.patch_rows import plus_one, row
 
 
@@ -27,14 +27,14 @@ def test_every_kind_of_place_is_put_back() -> None:
         row(Entry(table, "changed"), lambda original, settings: original + 1),
         row(Entry(table, "new"), lambda original, settings: 5),
         row(Entry(table, "kept"), empty),
-        row(Member(members, 1), empty),
-        row(Member(members, 2), lambda original, settings: True),
+        row(Members(members, frozenset({1})), empty),
+        row(Members(members, frozenset({2, 3})), lambda original, settings: {2, 3}),
         row(Added(added.append, added.remove), lambda original, settings: 7),
         row(Hook(register), lambda original, settings: 8),
     ]
     with applied(rows, Settings()):
         assert table == {"changed": 3, "new": 5}
-        assert 1 not in members
+        assert members == {2, 3}
         assert added == [0, 7]
         assert hooks == [1, 8]
     assert table == {"kept": 1, "changed": 2}

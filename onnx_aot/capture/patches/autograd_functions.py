@@ -154,13 +154,17 @@ class _StaticMethod(Attribute):
         return _Method(self.owner, getattr(self.owner, self.name))
 
 
-def _functions_with_symbolic(base: type = torch.autograd.Function) -> Iterator[type]:
+def _functions_with_symbolic() -> list[type]:
     """Classes with ``symbolic``, subclasses before their base classes."""
-    cls: type
-    for cls in base.__subclasses__():
-        yield from _functions_with_symbolic(cls)
-        if callable(getattr(cls, "symbolic", None)):
-            yield cls
+    found: dict[type, None] = {}
+    todo: list[type] = torch.autograd.Function.__subclasses__()
+    for cls in todo:  # torch has two hundred of them, and asking each for the attribute takes long
+        todo += cls.__subclasses__()
+        bases = cls.__bases__
+        if "symbolic" in cls.__dict__ or len(bases) > 1 or bases[0] in found:
+            found.pop(cls, None)  # it has several bases, and comes after the last of them
+            found[cls] = None
+    return [cls for cls in reversed(found) if callable(getattr(cls, "symbolic", None))]
 
 
 def _find_forwards(settings: Settings) -> Iterator[Place]:

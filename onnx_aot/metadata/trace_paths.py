@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
@@ -23,17 +24,18 @@ def relativize_trace(trace: str, known: dict[str, str]) -> str:
     for frame in frames:
         path, quote, rest = frame.partition('"')
         if path not in known:
-            known[path] = _shorten_path(path)
+            known[path] = _shorten_path(path, tuple(sys.path), os.getcwd())
         named.append(known[path] + quote + rest)
     return _FILE.join(named)
 
 
-def _shorten_path(path: str) -> str:
+@functools.lru_cache(1024)
+def _shorten_path(path: str, searched: tuple[str, ...], current: str) -> str:
     if path.startswith(_GENERATED):  # a counter of generated code follows
         return _GENERATED
     if not os.path.isabs(path):  # typed at a prompt, or relative already
         return path
-    folders = {os.path.abspath(entry) for entry in (*sys.path, os.curdir)}
+    folders = {os.path.abspath(os.path.join(current, entry)) for entry in (*searched, os.curdir)}
     around = [f for f in folders if path.startswith(f.rstrip(os.sep) + os.sep) and f != os.sep]
     longest = max(around, key=len, default=os.path.dirname(path))
     return os.path.relpath(path, longest).replace(os.sep, "/")

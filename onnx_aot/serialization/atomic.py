@@ -140,9 +140,11 @@ def new_files(path: str, count: int) -> Iterator[list[NewFile]]:
                 files.append(NewFile(path))
         yield files
     finally:
-        with signals_deferred():
-            for file in files:
-                file.discard()
+        left = [file for file in files if not file.is_discarded]
+        if left:
+            with signals_deferred():
+                for file in left:
+                    file.discard()
 
 
 def place_files(
@@ -193,10 +195,12 @@ class NewFile:
     Attributes:
         file: The file, to be written and read.
         temporary: Its path once it is finished.
+        is_discarded: Whether nothing of it is left to be removed or unlocked.
     """
 
     def __init__(self, path: str) -> None:
         """Opens a file in the folder of a path, without a name if the file system supports that."""
+        self.is_discarded = False
         self._is_placed = False
         descriptor = _open_without_name(os.path.dirname(path))
         self._is_nameless = descriptor is not None
@@ -229,7 +233,7 @@ class NewFile:
         self._is_placed = True
 
     def discard(self) -> None:
-        """Removes the file unless it has got a place."""
+        """Removes the file unless it has got a place, and unlocks it."""
         with contextlib.suppress(OSError):  # an abandoned buffer need not reach the disk
             self.file.close()
         if not self._is_placed:
@@ -238,6 +242,7 @@ class NewFile:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        self.is_discarded = True
 
 
 def _open_without_name(folder: str) -> int | None:

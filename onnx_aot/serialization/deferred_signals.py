@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # the functions of `signal` look each handler up in an enumeration, which takes long
 import contextlib
 import signal
 import threading
@@ -33,10 +34,10 @@ def signals_deferred() -> Iterator[None]:
     handlers: dict[int, Any] = {}
     try:
         for number in SIGNALS:
-            handler = signal.getsignal(number)
-            if callable(handler) or (handler is signal.SIG_DFL and number in ENDING):
+            handler = _signal.getsignal(number)
+            if callable(handler) or (number in ENDING and handler == signal.SIG_DFL):
                 handlers[number] = handler
-                signal.signal(number, lambda *received: arrived.append(received))
+                _signal.signal(number, lambda *received: arrived.append(received))
         yield
     finally:
         _restore(dict(handlers))
@@ -47,7 +48,7 @@ def _restore(handlers: dict[int, Any]) -> None:
     """Installs handlers, all of them even if one of them runs meanwhile and raises."""
     try:
         for number in list(handlers):
-            signal.signal(number, handlers[number])
+            _signal.signal(number, handlers[number])
             del handlers[number]
     finally:
         if handlers:

@@ -396,6 +396,7 @@ def _write_file(
         with journal_of(path) as journal:
             _remove_leftovers(journal)
             place_files(new, {}, old_data_files(path), journal)
+            new.discard()
 
 
 def _write_files(

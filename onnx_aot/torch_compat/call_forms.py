@@ -38,6 +38,12 @@ class CallForm:
         """True if any arguments are taken."""
         return self.more and self.keywords is None and not self.required
 
+    @property
+    def usual_count(self) -> int:
+        """A number of arguments by position that is taken if none is given by name; -1 if none."""
+        count = len(self.positional)
+        return count if count >= self.fewest else -1
+
     def takes(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """True if these arguments are taken."""
         count = len(args)

@@ -416,11 +416,16 @@ def _in_this_thread(original: Function, replacement: Function, checked: bool) ->
             return replacement(*args, **kwargs)
 
     else:
+        takes, usual = form.takes, form.usual_count
+        ident = threading.get_ident
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not in_capturing_thread() or not form.takes(args, kwargs):
-                return original(*args, **kwargs)
-            return replacement(*args, **kwargs)
+            # As in_capturing_thread, without calling it: torch calls some of these at every turn.
+            if _thread == ident() and (
+                (len(args) == usual and not kwargs) or takes(args, kwargs)
+            ):
+                return replacement(*args, **kwargs)
+            return original(*args, **kwargs)
 
     described = replacement if hasattr(replacement, "__wrapped__") else original
     return functools.update_wrapper(call, described)

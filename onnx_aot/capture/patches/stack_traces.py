@@ -25,8 +25,23 @@ from onnx_aot.torch_compat import (
 __all__ = ["STACK_TRACES"]
 
 
+class _Line(traceback.FrameSummary):
+    """A line that leads to nodes, and its text once that is made."""
+
+    __slots__ = ("text",)
+    text: str
+
+
 class _Stack(traceback.StackSummary):
     """The lines of a node: the user's, and those of torch's functions called ``forward``."""
+
+    def format_frame_summary(self, frame_summary: traceback.FrameSummary, **options: Any) -> str:
+        """Returns the text of a line, which is the same for every node."""
+        if options or not isinstance(frame_summary, _Line):
+            return super().format_frame_summary(frame_summary, **options)
+        if not hasattr(frame_summary, "text"):
+            frame_summary.text = super().format_frame_summary(frame_summary)
+        return frame_summary.text
 
 
 class _Recorder:
@@ -39,30 +54,29 @@ class _Recorder:
     def __init__(self, boundary: CodeType | None) -> None:
         self._boundary = boundary
         self._wanted: dict[CodeType, bool] = {}
-        self._lines: dict[tuple[CodeType, int], traceback.FrameSummary] = {}
+        self._lines: dict[tuple[CodeType, int], _Line] = {}
 
     def collect(self, frame: FrameType | None) -> _Stack:
         """Returns the lines from the boundary to a frame, the outermost first."""
         lines = _Stack()
-        while frame is not None and frame.f_code is not self._boundary:
+        boundary, known = self._boundary, self._wanted
+        while frame is not None:  # for each node, so this loop calls no function for a known frame
             code = frame.f_code
-            if self._is_wanted(frame):
+            if code is boundary:
+                break
+            wanted = known.get(code)
+            if wanted is None:
+                wanted = known[code] = _is_wanted(frame)
+            if wanted:
                 lines.append(self._summarize(code, frame.f_lineno))
             frame = frame.f_back
         lines.reverse()
         return lines
 
-    def _is_wanted(self, frame: FrameType) -> bool:
-        code = frame.f_code
-        wanted = self._wanted.get(code)
-        if wanted is None:
-            wanted = self._wanted[code] = _is_wanted(frame)
-        return wanted
-
-    def _summarize(self, code: CodeType, line: int) -> traceback.FrameSummary:
+    def _summarize(self, code: CodeType, line: int) -> _Line:
         found = self._lines.get((code, line))
         if found is None:
-            found = traceback.FrameSummary(code.co_filename, line, code.co_name)
+            found = _Line(code.co_filename, line, code.co_name)
             self._lines[code, line] = found
         return found
 

@@ -18,6 +18,7 @@ from tests.torch_compat import (
     test_rounded_sizes,
     test_size_order,
     test_slice_bounds,
+    test_spared_work,
 )
 from tests.torch_compat.without import SHOWN, shows
 
@@ -34,7 +35,7 @@ def test_every_row_is_shown() -> None:
         test_lookup_missing_sizes,
     )
     rules = (test_rounded_sizes, test_size_order, test_slice_bounds)
-    others = (test_derivatives, test_interrupts, test_modules)
+    others = (test_derivatives, test_interrupts, test_modules, test_spared_work)
     for module in (*others, *missing, test_rounding, *rules):
         assert module.shows is shows  # the modules register what they show
     assert set() == NAMES - SHOWN

@@ -2,12 +2,14 @@
 
     python -m benchmarks.export_time [NAME ...]
 
-Every model runs in a process of its own. After a warm-up, the three ways of ``benchmarks/ways.py``
-alternate there. The median of each is kept, in seconds of wall time and of CPU time, and the median
-of each stage of onnx_aot. The report shows ratios to the plain capture. If that refuses the
-requested dynamic dimensions, all ways have them fixed; such rows get a remark and do not count in
-the means. Neither does ``linear_relu``, the smallest model. The time after the capture is reported
-per FX node, and that of the translation per emitted ONNX node.
+Every model runs in a process of its own. After a warm-up, the ways of ``benchmarks/ways.py``
+alternate there, the smaller the model the more often. The median of each is kept, in seconds of
+wall time and of CPU time, and the median of each stage of onnx_aot. The report shows ratios to the
+plain capture: with the model's dynamic dimensions, and static in CPU time, which for small models
+tells more on a busy machine. If the plain capture refuses the requested dynamic dimensions, all
+ways have them fixed; such rows get a remark and do not count in the means of dynamic exports.
+Neither does ``linear_relu``, the smallest model, in any mean. The time after the capture is
+reported per FX node, and that of the translation per emitted ONNX node.
 
 For models with large weights, the disk dominates the time. Therefore a fourth way takes its turn,
 which only replaces a file by one with as many bytes as our model.
@@ -27,9 +29,13 @@ from benchmarks.subjects import QUICK, case_of, catalogue
 from benchmarks.tables import facts, number, remark, table
 from benchmarks.timing import alternate, geomean, median
 
-SPEND = {"plain": 4.0, "ours": 4.0, "peer": 1.5, "write": 2.0}  # seconds; see ``alternate``
+# Seconds and largest numbers of runs; see ``alternate``.
+SPEND = {"plain": 4.0, "ours": 4.0, "peer": 1.5, "write": 2.0}
+SPEND |= {"static_plain": 4.0, "static_ours": 4.0}
+MOST = 40
 BLOCK = 64 << 20
 WRITTEN = "written.bin"
+STATIC = "static.onnx"
 IMPORT = "import of onnx_aot"
 LARGE = 100  # MB of weights from which saving is as fast as the disk
 
@@ -65,10 +71,14 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
                 seen.setdefault(stage, []).append(seconds)
 
         to_call_ours, to_call["ours"] = to_call["ours"], call_ours
+        static = os.path.join(folder, STATIC)
+        to_call["static_plain"] = subject.plain_static
+        to_call["static_ours"] = lambda: subject.ours_static(static)
         to_call["write"] = raw_write(folder)
-        few = {"most": 1} if settings.quick else {}
-        times, errors = alternate(to_call, SPEND, settings.limit, **few)
-        os.unlink(os.path.join(folder, WRITTEN))
+        most = 1 if settings.quick else MOST
+        times, errors = alternate(to_call, SPEND, settings.limit, most)
+        for name in (WRITTEN, STATIC):
+            os.unlink(os.path.join(folder, name))
     if subject.hints is False:
         errors = dict.fromkeys(("plain", "peer"), subject.remark) | errors
     return {
@@ -148,6 +158,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
             )
             summary[f"{label} / capture in CPU time, geometric mean"] = geomean(cpu)
             summary[f"{label} / capture, largest: {worst}"] = ratios[worst]
+    summary |= _static_figures(models)
     bare = {row["name"]: r for row in counted if (r := without_writing(row)) is not None}
     if bare:
         most = max(bare, key=bare.__getitem__)
@@ -156,10 +167,27 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     smallest = [r for row in models if row["name"] == "linear_relu" and (r := ratio(row, "ours"))]
     if smallest:
         summary["onnx_aot / capture, Linear + ReLU"] = smallest[0]
+    static = {row["name"]: r for row in models if (r := static_ratio(row)) is not None}
+    if "linear_relu" in static:
+        summary["static: onnx_aot / capture in CPU time, Linear + ReLU"] = static["linear_relu"]
     for row in rows:
         if "import_seconds" in row:
             summary["import of onnx_aot after torch, s"] = row["import_seconds"]
     return {key: round(value, 3) for key, value in summary.items()}
+
+
+def _static_figures(models: list[dict[str, Any]]) -> dict[str, float]:
+    """Means over all models but the smallest; static exports have no remarks."""
+    ratios = {row["name"]: r for row in models if (r := static_ratio(row)) is not None}
+    ratios.pop("linear_relu", None)
+    if not ratios:
+        return {}
+    worst = max(ratios, key=ratios.__getitem__)
+    label = "static: onnx_aot / capture in CPU time"
+    return {
+        f"{label}, geometric mean of {len(ratios)} models": geomean(ratios.values()),
+        f"{label}, largest: {worst}": ratios[worst],
+    }
 
 
 def _stage_figures(counted: list[dict[str, Any]]) -> dict[str, float]:
@@ -182,10 +210,17 @@ def _stage_figures(counted: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def ratio(row: dict[str, Any], way: str, key: str = "seconds") -> float | None:
+def ratio(
+    row: dict[str, Any], way: str, key: str = "seconds", plain: str = "plain"
+) -> float | None:
     """Ratio of a way to the plain capture, or None if one was not measured."""
     seconds = row[key]
-    return seconds[way] / seconds["plain"] if way in seconds and "plain" in seconds else None
+    return seconds[way] / seconds[plain] if way in seconds and plain in seconds else None
+
+
+def static_ratio(row: dict[str, Any]) -> float | None:
+    """Ratio of CPU times of static exports; None where they were not measured."""
+    return ratio(row, "static_ours", "cpu_seconds", "static_plain")
 
 
 def without_writing(row: dict[str, Any]) -> float | None:
@@ -207,6 +242,7 @@ def per_onnx_node(row: dict[str, Any]) -> float:
 def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
     """Returns the tables for the documentation: figures, ratios and stages per model."""
     models = [row for row in rows if "seconds" in row]
+    has_static = any(static_ratio(row) for row in models)  # older results have none
     ratios = [
         [
             row["name"],
@@ -214,6 +250,7 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
             number(ratio(row, "ours")),
             number(without_writing(row)),
             number(ratio(row, "peer")),
+            *(_static_cells(row) if has_static else ()),
             remark(row["remark"], row["errors"]),
         ]
         for row in models
@@ -230,7 +267,9 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
         for row in models
     ]
     head = ["Model", "Plain capture, s", "onnx_aot / capture", "less a raw write of its bytes"]
-    head += ["torch.onnx / capture", "Remark"]
+    head += ["torch.onnx / capture"]
+    head += ["static: plain capture, CPU s", "static: onnx_aot / capture"] if has_static else []
+    head += ["Remark"]
     stage_head = ["Model", "FX nodes", "ONNX nodes emitted", *NAMES]
     stage_head += ["after capture, ms per FX node", "translate, µs per ONNX node"]
     return "\n\n".join(
@@ -242,6 +281,10 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
             table(stage_head, stages),
         )
     )
+
+
+def _static_cells(row: dict[str, Any]) -> list[str]:
+    return [number(row["cpu_seconds"].get("static_plain"), 3), number(static_ratio(row))]
 
 
 def plot(rows: list[dict[str, Any]]) -> Plot:

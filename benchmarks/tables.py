@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.ways import LABELS
+from benchmarks.ways import LABELS, STATIC_LABELS
 
 __all__ = ["facts", "number", "remark", "table"]
 
@@ -33,5 +33,6 @@ def remark(text: str, errors: Mapping[str, str]) -> str:
     """Joins the remark on a row and its errors in one cell."""
     if text and all(error == text for error in errors.values()):
         return text
-    failed = (f"{LABELS[way]}: {error}" for way, error in errors.items())
+    labels = LABELS | STATIC_LABELS
+    failed = (f"{labels[way]}: {error}" for way, error in errors.items())
     return "; ".join(filter(None, (text, *failed)))

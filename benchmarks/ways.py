@@ -3,6 +3,8 @@
 * ``plain``: ``torch.export.export`` of the model, as PyTorch ships it;
 * ``ours``: ``onnx_aot.export`` with saving;
 * ``peer``: ``torch.onnx.export(dynamo=True)`` with saving.
+
+Two more, ``static_plain`` and ``static_ours``, have every dimension as in the example.
 """
 
 from __future__ import annotations
@@ -15,9 +17,18 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LABELS", "Subject", "as_hints", "export_both", "make_subject", "remove_dimensions"]
+__all__ = [
+    "LABELS",
+    "STATIC_LABELS",
+    "Subject",
+    "as_hints",
+    "export_both",
+    "make_subject",
+    "remove_dimensions",
+]
 
 LABELS = {"plain": "plain capture", "ours": "onnx_aot", "peer": "torch.onnx"}
+STATIC_LABELS = {"static_plain": "static plain capture", "static_ours": "static onnx_aot"}
 
 # Dimensions that may have to be fixed for a plain capture, in the order of the attempts.
 FIXED = (
@@ -77,6 +88,10 @@ class Subject:
             dynamic_shapes=self.dynamic_shapes,
             **self.options,
         )
+
+    def ours_static(self, path: str) -> Any:
+        """Exports the model to ``path`` with every dimension as in the example."""
+        return dataclasses.replace(self, dynamic_shapes=None).ours(path)
 
     def peer(self, path: str) -> Any:
         """Exports the model to ``path`` with torch.onnx and returns the program."""

@@ -43,12 +43,15 @@ def test_plots_show_the_results() -> None:
 def test_export_time_of_the_smallest_model(tmp_path: Path) -> None:
     settings = Settings(quick=True, peer=False, files=str(tmp_path))
     row = {"name": "linear_relu", **export_time.measure("linear_relu", settings)}
-    assert set(row["seconds"]) == {"plain", "ours", "write"}
+    assert set(row["seconds"]) == {"plain", "ours", "static_plain", "static_ours", "write"}
     assert not row["errors"]
     assert set(row["stages"]) == set(NAMES)
     assert 0 < sum(row["stages"].values()) <= row["seconds"]["ours"]
     assert (row["fx_nodes"], row["emitted_nodes"]) == (6, 2)
-    assert "Linear + ReLU" in export_time.render([row], export_time.summarize([row]))
+    rendered = export_time.render([row], export_time.summarize([row]))
+    assert "Linear + ReLU" in rendered
+    assert "static: onnx_aot / capture" in rendered
+    assert list(tmp_path.rglob("*.onnx")) == [tmp_path / "linear_relu" / "ours.onnx"]
     both = [{"name": export_time.IMPORT, "import_seconds": 0.02}, row]
     assert "import of onnx_aot after torch, s" in export_time.summarize(both)
     assert export_time.plot(both).series[LABELS["ours"]][0][0] == "linear_relu"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,6 +131,9 @@ def run_model(module: torch.nn.Module, inputs: Inputs) -> Any:
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 """Types of tensors that a model may write to; those of quantized and lazy weights are others."""
 
+_WITHOUT_CONTENTS = frozenset({bool, int, float, complex, str, bytes, type(None), torch.dtype})
+"""Types of most attributes of modules."""
+
 Container = list[Any] | dict[Any, Any] | set[Any]
 
 
@@ -149,7 +153,8 @@ class Snapshot:
         self._names: dict[int, str] = {}  # of the attributes that containers are in
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         for name, value in self._attributes.items():
-            if name not in REGISTRIES:  # parameters, buffers and submodules are not examined
+            # parameters, buffers and submodules are not examined
+            if type(value) not in _WITHOUT_CONTENTS and name not in REGISTRIES:
                 self._keep(value, name)
         for name in REGISTRIES & self._attributes.keys():
             registry = self._attributes[name]
@@ -165,7 +170,8 @@ class Snapshot:
             self._containers[id(value)] = (value, value.copy())
             self._names[id(value)] = name
             for item in value.values() if isinstance(value, dict) else value:
-                self._keep(item, name)
+                if type(item) not in _WITHOUT_CONTENTS:
+                    self._keep(item, name)
         elif has_parts(value) and hasattr(value, "__dict__"):
             self._keep(value.__dict__, name)
 
@@ -233,8 +239,9 @@ def _holds_same_objects(left: Container, right: Container) -> bool:
     """True if two containers hold the same objects in the same order."""
     if len(left) != len(right):
         return False
-    if isinstance(left, dict) and isinstance(right, dict):
-        return all(a is b and left[a] is right[b] for a, b in zip(left, right, strict=True))
     if isinstance(left, set):
         return left == right
-    return all(a is b for a, b in zip(left, right, strict=True))
+    if isinstance(left, dict) and isinstance(right, dict):
+        if not all(map(operator.is_, left.values(), right.values())):
+            return False
+    return all(map(operator.is_, left, right))

@@ -71,11 +71,7 @@ from onnx_aot.torch_compat.lookup import (
     pytree,
 )
 from onnx_aot.torch_compat.modules import REGISTRIES, HookedForward, has_hooks, registered_in
-from onnx_aot.torch_compat.namespaces import (
-    namespaces_of_files,
-    namespaces_of_packages,
-    reachable_namespaces,
-)
+from onnx_aot.torch_compat.namespaces import namespaces_of_files, reachable_namespaces
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
     Missing,
@@ -376,7 +372,6 @@ __all__ = [
     "named_expression",
     "names_sizes",
     "namespaces_of_files",
-    "namespaces_of_packages",
     "needs_data",
     "new_symbol",
     "node_of",

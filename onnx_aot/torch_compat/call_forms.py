@@ -62,11 +62,15 @@ _FORMS: dict[Any, CallForm] = {}
 
 
 def call_form(function: Callable[..., Any]) -> CallForm:
-    """Returns the form of a call; that of closures with the same code is found once."""
-    if not isinstance(function, types.FunctionType) or hasattr(function, "__signature__"):
+    """Returns the form of a call; that of closures and methods with the same code is found once."""
+    called: Any = function
+    if isinstance(function, types.MethodType):
+        called = function.__func__
+    is_method = called is not function
+    if not isinstance(called, types.FunctionType) or hasattr(called, "__signature__"):
         return _find_form(function)
-    named = tuple(function.__kwdefaults__ or ())
-    key = (function.__code__, len(function.__defaults__ or ()), named)
+    named = tuple(called.__kwdefaults__ or ())
+    key = (called.__code__, len(called.__defaults__ or ()), named, is_method)
     if key not in _FORMS:
         _FORMS[key] = _find_form(function)
     return _FORMS[key]

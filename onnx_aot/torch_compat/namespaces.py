@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -35,13 +35,20 @@ def namespaces_of_files(files: Collection[str]) -> list[Namespace]:
     return [vars(m) for m in modules if getattr(m, "__file__", None) in files]
 
 
-def reachable_namespaces(model: torch.nn.Module) -> list[Namespace]:
+def reachable_namespaces(
+    model: torch.nn.Module, known: Sequence[Namespace] | None = None
+) -> list[Namespace]:
     """Returns these namespaces, and those of functions that the model's modules refer to.
 
     A function that is imported from another package is looked up in the module that defines it, and
     so on. Modules of torch and the standard library do not count.
+
+    Args:
+        model: The model.
+        known: What ``namespaces_of_packages`` returns, if it has been called.
     """
-    found = {id(names): names for names in namespaces_of_packages(model)}
+    known = namespaces_of_packages(model) if known is None else known
+    found = {id(names): names for names in known}
     modules = (sys.modules.get(name) for name in _written_in(model))
     todo = [vars(module) for module in modules if isinstance(module, ModuleType)]
     todo = [names for names in todo if id(names) in found]

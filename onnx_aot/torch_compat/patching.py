@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from onnx_aot.torch_compat.call_forms import call_form
 from onnx_aot.torch_compat.interrupts import interrupts_deferred
 from onnx_aot.torch_compat.lookup import is_hidden
-from onnx_aot.torch_compat.namespaces import reachable_namespaces
+from onnx_aot.torch_compat.namespaces import namespaces_of_packages, reachable_namespaces
 from onnx_aot.torch_compat.places import Attribute, Entry, Place, find_place
 
 __all__ = [
@@ -75,6 +75,7 @@ class Settings:
         reuse: Makes the calls of modules, with ``call()``: it traces them, or copies what was
             recorded; None if all are traced.
         keeps_log: Whether draft export may write its log file.
+        spaces: Namespaces of the model's packages, while rows are applied; see ``namespaces``.
         off: Wanted rows whose place this release of torch does not have, with the reason; filled
             in by ``applied``.
         plain: Whether optional rows are left out.
@@ -104,7 +105,14 @@ class Settings:
     plain: bool = False
     conversions: frozenset[tuple[str, str]] = frozenset()
     model_rows: Any = None
+    spaces: list[dict[str, Any]] | None = None
     off: dict[Patch, str] = dataclasses.field(default_factory=dict)
+
+    def namespaces(self) -> list[dict[str, Any]]:
+        """Namespaces of the model's packages, which several rows look through."""
+        if self.spaces is None:
+            self.spaces = namespaces_of_packages(self.module)
+        return self.spaces
 
 
 def _always(settings: Settings) -> bool:
@@ -239,11 +247,13 @@ def applied(patches: Iterable[Patch], settings: Settings) -> Iterator[None]:
     """
     with _turn(), _one_application() as application:
         replaced: dict[int, tuple[Any, Patch]] = {}
+        settings.spaces = None  # modules may have been imported since
         for patch in patches:
             if patch.when(settings) and not (settings.plain and patch.optional):
                 _apply(application, patch, settings, replaced)
         if replaced and settings.module is not None:
             _apply_where_imported(application, replaced, settings)
+        settings.spaces = None
         yield
 
 
@@ -352,7 +362,7 @@ def _apply_where_imported(
     application: object, replaced: dict[int, tuple[Any, Patch]], settings: Settings
 ) -> None:
     """Replaces functions in modules that imported them by ``from module import name``."""
-    for names in reachable_namespaces(settings.module):
+    for names in reachable_namespaces(settings.module, settings.namespaces()):
         if replaced.keys().isdisjoint(map(id, list(names.values()))):
             continue
         bound = [(name, id(value)) for name, value in names.items() if id(value) in replaced]

@@ -67,7 +67,7 @@ def _find_functions(settings: Settings) -> Iterator[Place]:
 
     One that several namespaces have is emptied as often, which does no harm.
     """
-    for names in reachable_namespaces(settings.module):
+    for names in reachable_namespaces(settings.module, settings.namespaces()):
         for name, value in list(names.items()):
             function: Any = value
             if type(function) is _Memoized:
@@ -127,7 +127,7 @@ class _Table:
 
 
 def _find_tables(settings: Settings) -> Iterator[Place]:
-    spaces = (*reachable_namespaces(settings.module), *map(vars, _classes(settings.module)))
+    spaces = (*reachable_namespaces(settings.module, settings.namespaces()), *map(vars, _classes(settings.module)))
     for names in spaces:
         for name, value in list(names.items()):
             if type(value) is dict and not name.startswith("__"):

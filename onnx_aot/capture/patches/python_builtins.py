@@ -78,8 +78,7 @@ def find_uses(name: str) -> Callable[[Settings], Iterator[Place]]:
 
     def places(settings: Settings) -> Iterator[Place]:
         files = () if settings.loops is None else settings.loops.files
-        spaces = torch_compat.namespaces_of_packages(settings.module)
-        spaces += torch_compat.namespaces_of_files(files)
+        spaces = [*settings.namespaces(), *torch_compat.namespaces_of_files(files)]
         tables = list({id(names): names for names in spaces if name not in names}.values())
         if tables:
             yield Entries(tables, name, default=getattr(builtins, name))

@@ -62,9 +62,12 @@ def find_sources(
                 if replaceable(prefix + name):
                     replaced.add(storage_key(tensor))
         for name, value in vars(owner).items():
-            if name not in REGISTRIES:
+            if isinstance(value, _MAY_HOLD) and name not in REGISTRIES:
                 found.update(_find_attributes(prefix + name, value, owner, name))
     return {name: source for name, source in found.items() if source.memory not in replaced}
+
+
+_MAY_HOLD = (torch.Tensor, list, tuple, dict)
 
 
 def _make_source(tensor: torch.Tensor, held: Callable[[], Any]) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 import torch.fx
 
 from onnx_aot.torch_compat.lookup import FakeTensor, private, private_attribute, pytree
-from onnx_aot.torch_compat.patching import Patch, Settings
+from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
 from onnx_aot.torch_compat.symbolic_sizes import is_data_symbol
 from onnx_aot.torch_compat.trace_copies import has_foreign_modes
 
@@ -84,6 +85,33 @@ def _bind_if_any(original: Callable[..., Any], settings: Settings) -> Callable[.
     return replace_unbacked_bindings
 
 
+class _Trees:
+    """Torch's module for nested structures, with a shorter way through the modules of a node.
+
+    Torch removes the name of its own root from each path in ``nn_module_stack``, node by node.
+    """
+
+    def __init__(self, original: Any) -> None:
+        self._original = original
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+    def tree_map(self, func: Callable[[Any], Any], tree: Any, *rests: Any, **options: Any) -> Any:
+        if rests or options or type(tree) not in _DICTS or not in_capturing_thread():
+            return self._original.tree_map(func, tree, *rests, **options)
+        if not all(type(value) is tuple and all(map(_is_leaf, value)) for value in tree.values()):
+            return self._original.tree_map(func, tree)
+        return type(tree)((key, tuple(map(func, value))) for key, value in tree.items())
+
+
+_DICTS = (dict, OrderedDict)
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, (str, type))
+
+
 def _without_source(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     lazy = private("torch.fx._lazy_graph_module:_LazyGraphModule")
     return original if lazy is None else lazy
@@ -109,6 +137,13 @@ SPARED_WORK: tuple[Patch, ...] = (
         _bind_if_any,
         "Captures take a hundredth longer.",
         parameters="gm",
+    ),
+    Patch(
+        "torch.export._trace:pytree",
+        lambda original, settings: _Trees(original),
+        "Captures take a fiftieth longer.",
+        when=lambda settings: not settings.strict,
+        behaves=lambda original: original is pytree,
     ),
     Patch(
         "torch.export.exported_program:_create_graph_module_for_export",

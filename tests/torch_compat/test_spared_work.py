@@ -20,6 +20,7 @@ from tests.torch_compat.without import absent, differs, exported, shows
 TRACKED = "torch.fx.experimental.proxy_tensor:track_tensor_tree"
 PRODUCED = "torch.export._trace:_produce_aten_artifact"
 BOUND = "torch.export._trace:_replace_unbacked_bindings"
+TREES = "torch.export._trace:pytree"
 SOURCE = "torch.export.exported_program:_create_graph_module_for_export"
 
 WEIGHTS = 12
@@ -123,6 +124,39 @@ def test_sizes_of_data_are_looked_for_where_there_are_any(monkeypatch: pytest.Mo
     number = looks()
     with absent(BOUND):
         assert BOUND in off() or number < looks()
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) + self.inner(x * 2)
+
+
+@shows(TREES)
+@pytest.mark.parametrize("dynamic_shapes", [None, ({0: "n"},)], ids=["static", "dynamic"])
+def test_modules_of_nodes_are_named_alike(
+    dynamic_shapes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.utils import _pytree
+
+    example = Example(Nested, rows, dynamic_shapes=dynamic_shapes)
+
+    def stacks() -> tuple[list[Any], int]:
+        with counted(_pytree, "tree_map", monkeypatch) as calls:
+            program = exported(example)
+        assert not differs(example, program, example.sizes if dynamic_shapes else example.sizes[:1])
+        nodes = program.exported_program.graph.nodes
+        return [node.meta.get("nn_module_stack") for node in nodes], calls["tree_map"]
+
+    found, number = stacks()
+    with absent(TREES):
+        expected, more = stacks()
+    assert found == expected
+    assert any(found)
+    assert TREES in off() or number < more
 
 
 @pytest.mark.parametrize("dynamic_shapes", [None, ({0: "n"},)], ids=["static", "dynamic"])

@@ -64,10 +64,9 @@ class _Recorder:
             code = frame.f_code
             if code is boundary:
                 break
-            wanted = known.get(code)
-            if wanted is None:
-                wanted = known[code] = _is_wanted(frame)
-            if wanted:
+            if code not in known:
+                known[code] = _is_wanted(frame)
+            if known[code]:
                 lines.append(self._summarize(code, frame.f_lineno))
             frame = frame.f_back
         lines.reverse()

@@ -77,8 +77,8 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
         to_call["write"] = raw_write(folder)
         most = 1 if settings.quick else MOST
         times, errors = alternate(to_call, SPEND, settings.limit, most)
-        for name in (WRITTEN, STATIC):
-            os.unlink(os.path.join(folder, name))
+        for file in (WRITTEN, STATIC):
+            os.unlink(os.path.join(folder, file))
     if subject.hints is False:
         errors = dict.fromkeys(("plain", "peer"), subject.remark) | errors
     return {

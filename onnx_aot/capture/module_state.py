@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -242,6 +243,7 @@ def _holds_same_objects(left: Container, right: Container) -> bool:
     if isinstance(left, set):
         return left == right
     if isinstance(left, dict) and isinstance(right, dict):
-        if not all(map(operator.is_, left.values(), right.values())):
-            return False
-    return all(map(operator.is_, left, right))
+        pairs = zip((*left, *left.values()), (*right, *right.values()), strict=True)
+    else:
+        pairs = zip(left, right, strict=True)
+    return all(itertools.starmap(operator.is_, pairs))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import _signal  # the functions of `signal` look each handler up in an enumeration, which takes long
+# The functions of `signal` look each handler up in an enumeration, which takes ten times as long.
+import _signal  # type: ignore[import-not-found]
 import contextlib
 import signal
 import threading

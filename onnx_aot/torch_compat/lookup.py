@@ -46,6 +46,7 @@ _NODE = "torch.fx.experimental.sym_node:SymNode"
 _PROGRAM = "torch.export:ExportedProgram"
 
 _NO_COPIES = "Layers that repeat are all traced; the export of 64 equal layers takes twice as long."
+_MODES_ARE_CALLED = "Captures of models with many weights take a tenth longer."
 _NO_FUNCTION = "Custom operators need a translation if their kernel for CPUs is not in Python."
 
 PRIVATE: dict[str, str] = {
@@ -160,6 +161,10 @@ PRIVATE: dict[str, str] = {
     "torch.utils._python_dispatch:_get_current_dispatch_mode_stack": _NO_COPIES,
     "torch.overrides:_get_current_function_mode_stack": _NO_COPIES,
     "torch:_C._functions.DelayedError": _NO_COPIES,
+    # the modes that trace a model
+    "torch:_C._len_torch_function_stack": _MODES_ARE_CALLED,
+    "torch:_C._pop_torch_function_stack": _MODES_ARE_CALLED,
+    "torch:_C._push_on_torch_function_stack": _MODES_ARE_CALLED,
 }
 """Maps each place to what happens without it. ``tests/torch_compat`` has a case for each."""
 

@@ -431,9 +431,7 @@ def _in_this_thread(original: Function, replacement: Function, checked: bool) ->
 
         def call(*args: Any, **kwargs: Any) -> Any:
             # As in_capturing_thread, without calling it: torch calls some of these at every turn.
-            if _thread == ident() and (
-                (len(args) == usual and not kwargs) or takes(args, kwargs)
-            ):
+            if _thread == ident() and ((len(args) == usual and not kwargs) or takes(args, kwargs)):
                 return replacement(*args, **kwargs)
             return original(*args, **kwargs)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 import torch.fx
 
 from onnx_aot.torch_compat.lookup import FakeTensor, private, private_attribute, pytree
@@ -20,41 +19,52 @@ __all__ = ["SPARED_WORK", "without_function_modes"]
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
 
 
-def without_function_modes() -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def without_function_modes() -> Iterator[None]:
     """Reads shapes and memory of tensors without going through the modes that trace a model.
 
-    Each of them is called for each attribute, which takes ten times as long as to read it.
+    Each of them is called for each attribute, which takes ten times as long as to read it. Classes
+    with functions of their own keep them: those of FX, which stand for values, rely on that.
     """
-    disabled = private("torch._C:DisableTorchFunction")
-    return contextlib.nullcontext() if disabled is None else disabled()
+    length, pop, push = map(private, _STACK)
+    if length is None or pop is None or push is None:
+        yield
+        return
+    modes: list[Any] = []
+    try:
+        while length():
+            modes.append(pop())
+        yield
+    finally:
+        while modes:
+            push(modes.pop())
 
 
-def _are_fake(values: Iterable[Any]) -> bool:
-    """True if all tensors are fake ones, and not of a class with functions of its own."""
-    return all(type(value) is FakeTensor or not isinstance(value, torch.Tensor) for value in values)
+_STACK = (
+    "torch:_C._len_torch_function_stack",
+    "torch:_C._pop_torch_function_stack",
+    "torch:_C._push_on_torch_function_stack",
+)
 
 
 def _track_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Tracks the inputs and weights of a program, all of them before the model is called."""
 
-    def track_tensor_tree(
-        inner_res: Any, proxy_res: Any, *, constant: Any, tracer: Any
-    ) -> Any:
-        if isinstance(inner_res, list) and _are_fake(inner_res) and not _has_foreign_modes():
-            with without_function_modes():
-                return original(inner_res, proxy_res, constant=constant, tracer=tracer)
-        return original(inner_res, proxy_res, constant=constant, tracer=tracer)
+    def track_tensor_tree(inner_res: Any, proxy_res: Any, *, constant: Any, tracer: Any) -> Any:
+        if not isinstance(inner_res, list) or _has_foreign_modes():
+            return original(inner_res, proxy_res, constant=constant, tracer=tracer)
+        with without_function_modes():
+            return original(inner_res, proxy_res, constant=constant, tracer=tracer)
 
     return track_tensor_tree
 
 
 def _produce_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     def produce(**options: Any) -> Any:
-        values = (node.meta.get("val") for node in options["gm"].graph.nodes)
-        if _are_fake(pytree.tree_leaves(list(values))) and not _has_foreign_modes():
-            with without_function_modes():
-                return original(**options)
-        return original(**options)
+        if _has_foreign_modes():
+            return original(**options)
+        with without_function_modes():
+            return original(**options)
 
     return produce
 

@@ -73,8 +73,11 @@ def off() -> set[str]:
     return {row.name for row in find_capabilities(SPARED_WORK).off}
 
 
-@shows(TRACKED, PRODUCED)
-@pytest.mark.parametrize("name", [TRACKED, PRODUCED])
+STACK = [f"torch:_C._{name}_torch_function_stack" for name in ("len", "pop", "push_on")]
+
+
+@shows(TRACKED, PRODUCED, *STACK)
+@pytest.mark.parametrize("name", [TRACKED, PRODUCED, *STACK])
 @pytest.mark.parametrize("example", [DYNAMIC, STATIC], ids=["dynamic", "static"])
 def test_modes_are_not_called_for_each_weight(
     example: Example, name: str, monkeypatch: pytest.MonkeyPatch

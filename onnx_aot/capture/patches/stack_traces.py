@@ -36,11 +36,12 @@ class _Stack(traceback.StackSummary):
     """The lines of a node: the user's, and those of torch's functions called ``forward``."""
 
     def format_frame_summary(self, frame_summary: traceback.FrameSummary, **options: Any) -> str:
-        """Returns the text of a line, which is the same for every node."""
+        """Returns the text of a line, which is the same for every node; from Python 3.11 on."""
+        usual: Any = super()
         if options or not isinstance(frame_summary, _Line):
-            return super().format_frame_summary(frame_summary, **options)
+            return str(usual.format_frame_summary(frame_summary, **options))
         if not hasattr(frame_summary, "text"):
-            frame_summary.text = super().format_frame_summary(frame_summary)
+            frame_summary.text = usual.format_frame_summary(frame_summary)
         return frame_summary.text
 
 

@@ -60,7 +60,7 @@ def test_export_time_of_the_smallest_model(tmp_path: Path) -> None:
 
 
 def test_profile_names_functions_of_the_stages() -> None:
-    text = profile_export.profile("linear_relu", 5, ("translate", "save"))
+    text = profile_export.profile("linear_relu", 12, ("translate", "save"))
     assert "6 FX nodes, 2 ONNX nodes" in text
     translate, save = text.split("\nsave: ")
     assert "call_op" in translate

@@ -33,6 +33,28 @@ def on(library: Library, name: str, make: Callable[..., Any], **options: Any) ->
     return row(Attribute(library, name), make, **options)
 
 
+def negative(x: int) -> int:
+    return -x
+
+
+def triple(x: int) -> int:
+    return 3 * x
+
+
+def test_a_replacement_without_state_follows_the_original(library: Library) -> None:
+    """Its limit to the capturing thread is made once for each original."""
+    patch = on(library, "double", lambda original, settings: negative)
+    made = []
+    for original in (double, triple, double):
+        library.double = original
+        with applied([patch], Settings()):
+            made.append(library.double)
+            assert library.double(2) == -2
+            assert in_another_thread(lambda: library.double(2)) == original(2)
+        assert library.double is original
+    assert made[0] is made[2] is not made[1]
+
+
 def in_another_thread(work: Callable[[], Any]) -> Any:
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(work()))

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from typing import Any
 
+import pytest
+
 from onnx_aot.torch_compat import Settings, applied
-from onnx_aot.torch_compat.places import ABSENT, Added, Attribute, Contents, Entry, Hook, Members
+from onnx_aot.torch_compat.places import (
+    ABSENT,
+    Added,
+    Attribute,
+    Contents,
+    Entry,
+    Hook,
+    Members,
+    find_place,
+)
 from tests.torch_compat.patch_rows import plus_one, row
 
 
@@ -41,6 +54,25 @@ def test_every_kind_of_place_is_put_back() -> None:
     assert members == {1}
     assert added == [0]
     assert hooks == [1]
+
+
+def test_a_place_is_found_anew_in_another_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Owner:
+        held = 1
+
+    class Other:
+        held = 2
+
+    module = types.ModuleType("replaced_later")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert find_place("replaced_later:Owner.held") is None
+    for owner in (Owner, Other, Owner):
+        module.Owner = owner  # type: ignore[attr-defined]
+        place = find_place("replaced_later:Owner.held")
+        assert place == Attribute(owner, "held")
+        assert find_place("replaced_later:Owner.held") is place
+    del module.Owner.held  # type: ignore[attr-defined]
+    assert find_place("replaced_later:Owner.held") is None
 
 
 def test_contents_keep_the_dict() -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import onnx_aot
+from onnx_aot.capture.patches.autograd_functions import _functions_with_symbolic
 
 Tensor = torch.Tensor
 Function = torch.autograd.Function
@@ -222,3 +223,29 @@ def test_a_method_that_fails(symbolic: Any, problem: str) -> None:
 def test_an_operator_that_the_opset_lacks() -> None:
     with pytest.raises(onnx_aot.errors.OpsetError, match=r"Swish does not exist in opset 20"):
         exported(broken(lambda g, x: g.op("Swish", x)).apply)
+
+
+class Below(Plain):
+    """A function that gets ``symbolic`` after captures have looked for it."""
+
+
+class FarBelow(Below):
+    pass
+
+
+class Both(FarBelow, Plain):
+    pass
+
+
+def test_functions_are_found_however_they_get_symbolic() -> None:
+    def found() -> list[Any]:
+        ours = (Plain, Below, FarBelow, Both)
+        return [cls for cls in _functions_with_symbolic() if cls in ours]
+
+    assert found() == []
+    Below.symbolic = staticmethod(lambda g, x: x)  # type: ignore[attr-defined]
+    try:
+        assert found() == [Both, FarBelow, Below]
+    finally:
+        del Below.symbolic  # type: ignore[attr-defined]
+    assert found() == []

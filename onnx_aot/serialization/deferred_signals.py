@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-# The functions of `signal` look each handler up in an enumeration, which takes ten times as long.
-import _signal  # type: ignore[import-not-found]
 import contextlib
 import signal
 import threading
@@ -35,10 +33,10 @@ def signals_deferred() -> Iterator[None]:
     handlers: dict[int, Any] = {}
     try:
         for number in SIGNALS:
-            handler = _signal.getsignal(number)
-            if callable(handler) or (number in ENDING and handler == signal.SIG_DFL):
+            handler = signal.getsignal(number)
+            if callable(handler) or (handler is signal.SIG_DFL and number in ENDING):
                 handlers[number] = handler
-                _signal.signal(number, lambda *received: arrived.append(received))
+                signal.signal(number, lambda *received: arrived.append(received))
         yield
     finally:
         _restore(dict(handlers))
@@ -49,7 +47,7 @@ def _restore(handlers: dict[int, Any]) -> None:
     """Installs handlers, all of them even if one of them runs meanwhile and raises."""
     try:
         for number in list(handlers):
-            _signal.signal(number, handlers[number])
+            signal.signal(number, handlers[number])
             del handlers[number]
     finally:
         if handlers:

@@ -71,7 +71,7 @@ from onnx_aot.torch_compat.lookup import (
     pytree,
 )
 from onnx_aot.torch_compat.modules import REGISTRIES, HookedForward, has_hooks, registered_in
-from onnx_aot.torch_compat.namespaces import namespaces_of_files, reachable_namespaces
+from onnx_aot.torch_compat.namespaces import namespaces_of_files
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
     Missing,
@@ -385,7 +385,6 @@ __all__ = [
     "private",
     "python_expression",
     "pytree",
-    "reachable_namespaces",
     "rebind_traced",
     "record_copy",
     "record_expression",

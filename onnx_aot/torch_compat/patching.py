@@ -76,6 +76,7 @@ class Settings:
             recorded; None if all are traced.
         keeps_log: Whether draft export may write its log file.
         spaces: Namespaces of the model's packages, while rows are applied; see ``namespaces``.
+        reachable: The same for ``reachable_namespaces``.
         off: Wanted rows whose place this release of torch does not have, with the reason; filled
             in by ``applied``.
         plain: Whether optional rows are left out.
@@ -106,6 +107,7 @@ class Settings:
     conversions: frozenset[tuple[str, str]] = frozenset()
     model_rows: Any = None
     spaces: list[dict[str, Any]] | None = None
+    reachable: list[dict[str, Any]] | None = None
     off: dict[Patch, str] = dataclasses.field(default_factory=dict)
 
     def namespaces(self) -> list[dict[str, Any]]:
@@ -113,6 +115,12 @@ class Settings:
         if self.spaces is None:
             self.spaces = namespaces_of_packages(self.module)
         return self.spaces
+
+    def reachable_namespaces(self) -> list[dict[str, Any]]:
+        """These, and those of functions that the model's modules refer to."""
+        if self.reachable is None:
+            self.reachable = reachable_namespaces(self.module, self.namespaces())
+        return self.reachable
 
 
 def _always(settings: Settings) -> bool:
@@ -247,13 +255,13 @@ def applied(patches: Iterable[Patch], settings: Settings) -> Iterator[None]:
     """
     with _turn(), _one_application() as application:
         replaced: dict[int, tuple[Any, Patch]] = {}
-        settings.spaces = None  # modules may have been imported since
+        settings.spaces = settings.reachable = None  # modules may have been imported since
         for patch in patches:
             if patch.when(settings) and not (settings.plain and patch.optional):
                 _apply(application, patch, settings, replaced)
         if replaced and settings.module is not None:
             _apply_where_imported(application, replaced, settings)
-        settings.spaces = None
+        settings.spaces = settings.reachable = None
         yield
 
 
@@ -362,7 +370,7 @@ def _apply_where_imported(
     application: object, replaced: dict[int, tuple[Any, Patch]], settings: Settings
 ) -> None:
     """Replaces functions in modules that imported them by ``from module import name``."""
-    for names in reachable_namespaces(settings.module, settings.namespaces()):
+    for names in settings.reachable_namespaces():
         if replaced.keys().isdisjoint(map(id, list(names.values()))):
             continue
         bound = [(name, id(value)) for name, value in names.items() if id(value) in replaced]

@@ -27,13 +27,12 @@ from onnx_aot.torch_compat import (
     Place,
     Settings,
     pytree,
-    reachable_namespaces,
     symbolic_expression,
 )
 
 __all__ = ["MEMORIES"]
 
-_Memoized: type = type(functools.lru_cache(int))
+_Memoized: Any = type(functools.lru_cache(int))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +66,7 @@ def _find_functions(settings: Settings) -> Iterator[Place]:
 
     One that several namespaces have is emptied as often, which does no harm.
     """
-    for names in reachable_namespaces(settings.module, settings.namespaces()):
+    for names in settings.reachable_namespaces():
         for name, value in list(names.items()):
             function: Any = value
             if type(function) is _Memoized:
@@ -127,7 +126,7 @@ class _Table:
 
 
 def _find_tables(settings: Settings) -> Iterator[Place]:
-    spaces = (*reachable_namespaces(settings.module, settings.namespaces()), *map(vars, _classes(settings.module)))
+    spaces = (*settings.reachable_namespaces(), *map(vars, _classes(settings.module)))
     for names in spaces:
         for name, value in list(names.items()):
             if type(value) is dict and not name.startswith("__"):

@@ -46,7 +46,8 @@ def _classes(c: Choices) -> str:
         "F.cross_entropy({x}, {x}.softmax(1){more})",
         "F.nll_loss({x}.log_softmax(1), {target}{more})",
         "F.nll_loss({x}.log_softmax(1), {target}, weight=torch.arange(1.0, {size} + 1){more})",
-        *(["F.multi_margin_loss({x}, {target}{more})"] if x.rank == 2 else []),
+        # PyTorch's sum of no losses of this kind is whatever the memory holds.
+        *(["F.multi_margin_loss({x}, {target}, reduction='none')"] if x.rank == 2 else []),
     )
     return form.format(x=text, target=target, size=size, more=_reduction(c))
 

@@ -295,6 +295,10 @@ def describe_torch(
             shown = shown.replace(term, term if named is None else named.size)
         lines.append(f"  {shown}")
         about = [place for dim in dims for place in lines_on(dim, requested, decisions)]
+        if not about:  # the line asks for another axis of the same name
+            names = {dim.name for dim in dims} - {None}
+            others = [dim for dim in requested.requested if dim.name in names]
+            about = [place for dim in others for place in lines_on(dim, requested, decisions)]
         for place in list(dict.fromkeys(about))[:3]:
             lines += with_line(place)
     if is_without_conditions(error):

@@ -514,3 +514,16 @@ def test_what_is_asserted_or_follows_from_names_is_no_choice() -> None:
     program = onnx_aot.export(asserts, (X, X), dynamic_shapes=(rows, rows))
     other = torch.randn(7, 3)
     torch.testing.assert_close(program(other, other)[0], asserts(other, other))
+
+
+def odd_in_both(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    return x + z * 2 if torch.sym_min(y.shape[1], z.shape[0]) % 2 else x + z
+
+
+def test_line_that_asks_for_another_axis_of_the_same_name() -> None:
+    """Torch names the first axis, and only its own symbols stand in the conditions of the line."""
+    n = Dim("n", min=0)
+    inputs = (torch.randn(3, 4), torch.randn(1, 3), torch.randn(3, 4))
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(odd_in_both, inputs, dynamic_shapes=({0: n}, {1: n}, {0: n}))
+    assert line_of(odd_in_both, "sym_min") in str(caught.value)

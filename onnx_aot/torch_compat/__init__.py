@@ -118,6 +118,7 @@ from onnx_aot.torch_compat.releases import (
 from onnx_aot.torch_compat.rounded_sizes import ROUNDED_SIZES
 from onnx_aot.torch_compat.size_division import SIZE_DIVISION
 from onnx_aot.torch_compat.size_logarithms import (
+    LOG2,
     bit_length_of_size,
     can_take_log2,
     has_log2,
@@ -246,6 +247,7 @@ __all__ = [
     "FRAME",
     "FROM_ZERO",
     "LARGER_SIZES",
+    "LOG2",
     "LOG_FILE",
     "META_TENSORS",
     "MODULE_CALLS",

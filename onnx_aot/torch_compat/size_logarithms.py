@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import torch
+from torch.types import Number
 
 from onnx_aot.torch_compat.lookup import private
 from onnx_aot.torch_compat.symbolic_sizes import (
@@ -18,9 +19,8 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     symbolic_expression,
     symbolic_truth,
 )
-from onnx_aot.torch_ops.size_ops import LOG2, take_log2
 
-__all__ = ["bit_length_of_size", "can_take_log2", "has_log2", "log2_of_size"]
+__all__ = ["LOG2", "bit_length_of_size", "can_take_log2", "has_log2", "log2_of_size"]
 
 _LOG2 = "torch:_sym_log2"
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -46,12 +46,21 @@ def has_log2(size: Any) -> bool:
     return bool(size >= 1)
 
 
+@torch.library.custom_op("onnx_aot::log2", mutates_args=())
+def _take_log2(number: Number) -> Number:
+    """``math.log2``; ``torch.export`` accepts roots of sizes in a graph, but not logarithms."""
+    return math.log2(number)
+
+
+LOG2 = torch.ops.onnx_aot.log2.default
+
+
 def log2_of_size(size: Any) -> Any:
     """The logarithm of a number above zero, as a ``SymFloat`` if it is symbolic."""
     return LOG2(size) if isinstance(size, _SYMBOLIC) else math.log2(size)
 
 
-@take_log2.register_fake
+@_take_log2.register_fake
 def _(number: Any) -> Any:
     if not isinstance(number, _SYMBOLIC):
         return math.log2(number)

@@ -132,11 +132,13 @@ def _is_of_model(kind: type) -> bool:
     return kind.__module__.partition(".")[0] != "torch"
 
 
+def _find_forward(settings: Settings) -> list[Attribute]:
+    return [Attribute(settings.module, "forward")] if _find_state(settings.module) else []
+
+
 def _keep_classes(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Torch traces with fake tensors in place of the state, which have no class of the model."""
     state = _find_state(settings.module)
-    if not state:
-        return original
 
     @functools.wraps(original)
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -170,7 +172,7 @@ TENSOR_SUBCLASSES = (
         _keep_classes,
         "Models with buffers of a subclass of torch.Tensor compute with them as with plain ones.",
         when=lambda settings: settings.model_rows is not None and not settings.strict,
-        places=lambda settings: [Attribute(settings.module, "forward")],
+        places=_find_forward,
     ),
 )
 """Rows for subclasses that a model makes, or has in its state."""

@@ -16,8 +16,7 @@ from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.core.elementwise import aten_log2, aten_remainder, floor_divide
 from onnx_aot.ops.registry import register
-from onnx_aot.torch_compat import aten
-from onnx_aot.torch_ops.size_ops import LOG2
+from onnx_aot.torch_compat import LOG2, aten
 
 __all__: list[str] = []
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import aten
-from onnx_aot.torch_ops.size_ops import LOG2
+from onnx_aot.torch_compat import LOG2, aten
 from tests.ops.rows import Row, check, floats, ints, parametrize
 
 

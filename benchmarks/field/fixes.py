@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from torch.export import Dim
-
 __all__ = ["FIXES", "Fix", "Line"]
 
 
@@ -46,14 +44,7 @@ class Fix:
     sizes: Any = None
 
 
-_EVEN = {0: "batch", 2: 2 * Dim("_height"), 3: 2 * Dim("_width")}
-
 FIXES: dict[str, Fix] = {
-    "torchaudio_emformer": Fix(fixed=("time",)),
-    "iqa_fsim": Fix(
-        dynamic_shapes=(_EVEN, _EVEN),
-        shown="({0: 'batch', 2: 2*Dim('_height'), 3: 2*Dim('_width')},) * 2",
-    ),
     "iqa_cw_ssim": Fix(fixed=("height", "width")),
     "mambapy": Fix(fixed=("length",)),
 }

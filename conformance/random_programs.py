@@ -47,7 +47,8 @@ EXPLAINED = {
         "the report names the operator, and says that ONNX Runtime may lose NaN"
     ),
     "sizes of inputs that share memory": (
-        "a warning says that a write to one input is not seen in others that share memory"
+        "a warning says that a write to one input is not seen in others that share memory, if "
+        "those of the example do"
     ),
     "sizes that the capture is not for": (
         "the report and the metadata of the model list the condition"

@@ -293,7 +293,8 @@ def _build(
     requested, forward = captured.requested, captured.reference.forward
     program = _to_onnx(rewritten, requested, forward, options, record, captured.readings)
     with stage(record, "check"):
-        publish(record, check_delivered(program, requested, options, record.custom))
+        decided = captured.decisions
+        publish(record, check_delivered(program, requested, options, record.custom, decided))
     return program, captured.reference
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from onnx_aot.capture.attempts import Captured
     from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
+    from onnx_aot.capture.sizes.guards import Decision
     from onnx_aot.capture.sizes.known_values import Reading
     from onnx_aot.inspection.differences import SizeResult
     from onnx_aot.ir_passes import Outcome
@@ -206,17 +208,30 @@ def describe_dimensions(
 
 
 def check_dimensions(
-    program: torch.export.ExportedProgram, requested: DynamicShapes, options: Options
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    options: Options,
+    decisions: Sequence[Decision] = (),
 ) -> list[Note]:
     """Compares the dimensions of a program with what was asked for.
+
+    Args:
+        program: The program.
+        requested: The requested dynamic shapes.
+        options: The other options.
+        decisions: Those of the capture, for the user's lines.
 
     Raises:
         DynamicShapeError: A dimension is static, or bound to the example's size, and
             ``on_specialized`` is ``"error"``.
     """
+    from onnx_aot.capture.sizes.deciding_lines import lines_on
     from onnx_aot.capture.sizes.specialization import find_undelivered, make_refusal
 
-    found = find_undelivered(program, requested, ())
+    found = [
+        dataclasses.replace(f, lines=f.lines or lines_on(f.dim, requested, decisions))
+        for f in find_undelivered(program, requested, ())
+    ]
     if found and options.on_specialized == "error":
         raise make_refusal(found)
     return _describe_given_up([str(finding) for finding in found], options)
@@ -250,7 +265,11 @@ def _check_output_axes(program: ONNXProgram, options: Options) -> None:
 
 
 def check_delivered(
-    program: ONNXProgram, requested: DynamicShapes, options: Options, custom: Collection[str]
+    program: ONNXProgram,
+    requested: DynamicShapes,
+    options: Options,
+    custom: Collection[str],
+    decisions: Sequence[Decision],
 ) -> list[Note]:
     """Compares what was asked for with what was delivered.
 
@@ -259,6 +278,7 @@ def check_delivered(
         requested: The requested dynamic shapes.
         options: The other options.
         custom: Operators that functions of the user translated.
+        decisions: Those of the capture, for the user's lines.
 
     Raises:
         DynamicShapeError: A dimension became static after the capture, or ``dynamic_axes`` names
@@ -266,7 +286,7 @@ def check_delivered(
     """
     captured = program.exported_program
     assert captured is not None
-    notes = check_dimensions(captured, requested, options)
+    notes = check_dimensions(captured, requested, options, decisions)
     _check_output_axes(program, options)
     unused = [str(t) for t in options.custom_translation_table or () if str(t) not in custom]
     if unused:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_aot.capture.sizes.dynamic_shapes import DynamicShapes
+    from onnx_aot.capture.sizes.guards import Decision
     from onnx_aot.capture.sizes.known_values import Reading
     from onnx_aot.inspection.differences import SizeResult
     from onnx_aot.ir_passes import Outcome
@@ -85,6 +86,7 @@ class CapturedModel:
         conditions: Conditions on input sizes under which it was captured.
         autocast: Whether the export runs in an autocast region, which the capture does not record.
         readings: Numbers that the capture took from the model's state.
+        decisions: Decisions of the capture about sizes, with the user's lines.
     """
 
     program: torch.export.ExportedProgram
@@ -94,6 +96,7 @@ class CapturedModel:
     conditions: list[str]
     autocast: bool
     readings: tuple[Reading, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 def capture_model(
@@ -118,6 +121,7 @@ def capture_model(
     strategies = DEFAULT if given is None else check_strategies(given)
     is_program = isinstance(model, torch.export.ExportedProgram)
     readings: tuple[Reading, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     if is_program:
         inputs = inputs_of_program(model, args, kwargs)
         arguments = arguments_of_program(model)
@@ -150,7 +154,7 @@ def capture_model(
             reuse=options.reuse,
         )
         program, requested, strategy = captured.program, captured.requested, captured.strategy
-        readings = captured.readings
+        readings, decisions = captured.readings, captured.decisions
         if options.state != "drop":
             check_state_shapes(program)
         notes = describe.describe_capture(captured, options)
@@ -162,7 +166,9 @@ def capture_model(
     reference = Reference(model, given_args, given_kwargs, inputs.separated)
     conditions = torch_compat.size_conditions(program)
     autocast = not is_program and any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
-    made = CapturedModel(program, requested, reference, strategy, conditions, autocast, readings)
+    made = CapturedModel(
+        program, requested, reference, strategy, conditions, autocast, readings, decisions
+    )
     return made, notes
 
 

@@ -212,22 +212,22 @@ def record_expression(
         node = graph.call_function(function, operands)
         if isinstance(recorded, sympy.logic.boolalg.Boolean):
             node.meta["val"] = env.create_symboolnode(recorded)
-        else:
+        elif recorded.is_integer:
             node.meta["val"] = env.create_symintnode(recorded, hint=None)
+        else:
+            node.meta["val"] = env.create_symfloatnode(recorded, hint=None)
         return node
 
     def record(part: Any) -> Any:
-        if part.is_Integer:
-            return int(part)
+        if part.is_Number:
+            return int(part) if part.is_Integer else float(part)
         if part.is_Symbol:
             return symbols.get(str(part))
         name = type(part).__name__
-        if name in ("CeilToInt", "FloorToInt"):
-            quotient = _as_integer_division(part)
-            return None if quotient is None else record(quotient)
-        function = _CONDITIONS.get(name)
-        if function is None and part.is_integer:
-            function = _OPERATIONS.get(name)
+        quotient = _as_integer_division(part) if name in ("CeilToInt", "FloorToInt") else None
+        if quotient is not None:
+            return record(quotient)
+        function = _CONDITIONS.get(name) or _OPERATIONS.get(name)
         if function is None:
             return None
         operands = [record(argument) for argument in part.args]

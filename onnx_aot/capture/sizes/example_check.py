@@ -7,6 +7,7 @@ model's code tests for them.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -72,7 +73,7 @@ def is_right_for_example(
     bounded = bounded or {}
     conditions = size_conditions(program)
     violated = [c for c in conditions if fulfils_condition(c, requested.values) is False]
-    samples = [inputs]
+    samples, others = [inputs], []
     for condition in violated:
         sizes = _find_sizes(condition, requested)
         if sizes is None:
@@ -88,10 +89,14 @@ def is_right_for_example(
             if not is_rare(functools.partial(_violates, condition), *sizes.values()):
                 return False
             samples.append(resize_inputs(inputs, requested, doubled))
+            alike = _find_violating(condition, *sizes.values())
+            others += [resize_inputs(inputs, requested, dict.fromkeys(sizes, n)) for n in alike]
     smaller = _find_smaller(program, requested, bounded)
     answers = [has_equal_results(program, module, sample) for sample in samples]
     if False in answers or (None in answers and (violated or smaller)):
         return False
+    if any(has_equal_results(program, module, sample) is False for sample in others):
+        return False  # the values of the example may make both branches equal; None: refused sizes
     set_size_conditions(program, [c for c in conditions if c not in violated])
     for symbol, size in smaller.items():
         limits = program.range_constraints[symbol]
@@ -223,6 +228,12 @@ def _excludes_one_size(condition: str, size: int) -> bool:
     """True if sizes near one fulfil a condition, except those below 2."""
     near = [n for n in (size - 1, *range(size + 1, size + 9), 2 * size, 8 * size) if n > 1]
     return not any(_violates(condition, n) for n in near)
+
+
+def _find_violating(condition: str, example: int) -> list[int]:
+    """Returns the smallest sizes other than the example's that violate a condition: two at most."""
+    sizes = (n for n in range(1, 2 * example + 9) if n != example and _violates(condition, n))
+    return list(itertools.islice(sizes, 2))
 
 
 def _violates(condition: str, size: int) -> bool:

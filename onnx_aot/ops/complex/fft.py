@@ -1,4 +1,7 @@
-"""Discrete Fourier transforms with ONNX DFT (versions 17 and 20); stft and istft based on them."""
+"""Discrete Fourier transforms; stft and istft based on them.
+
+Short ones are products with matrices, the others ONNX DFT (versions 17 and 20).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx_ir as ir
+import torch
 
 from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.errors import ConversionError
 from onnx_aot.ops.complex.arithmetic import divide, multiply
+from onnx_aot.ops.complex.fourier_matrices import (
+    fits_matrix,
+    is_power_of_two,
+    multiply_back_to_real,
+    multiply_by_matrix,
+)
 from onnx_aot.ops.complex.pairs import Complex, join, register_complex, split
 from onnx_aot.ops.core.size_math import add_sizes, divide_size, multiply_sizes, subtract_sizes
 from onnx_aot.ops.registry import register
@@ -37,6 +47,10 @@ def _dft(
 ) -> Value:
     """One transform of ``[..., 1 or 2]`` along a non-negative axis; the inverse divides by n.
 
+    Lengths that are not known to be powers of two are transformed in float64, since ONNX Runtime
+    transforms others by Bluestein's algorithm: that of 44,100 samples is off by 3 % in float32, and
+    takes as long.
+
     Args:
         op: The builder.
         value: Value to transform.
@@ -45,6 +59,9 @@ def _dft(
         onesided: True omits the second half of a real value's transform.
         length: Number of elements to which the axis is padded with zeros.
     """
+    dtype = value.dtype
+    if not is_power_of_two(op.size(value, axis) if length is None else length):
+        value = op.cast(value, ir.DataType.DOUBLE)
     options = {"inverse": int(inverse), "onesided": int(onesided)}
     whole = axis > 0  # ONNX expects a batch axis before the signal's
     batched = value if whole else op.Unsqueeze(value, [0])
@@ -53,15 +70,26 @@ def _dft(
         answer = op.DFT(batched, length, op.constant(position, ir.DataType.INT64), **options)
     else:
         answer = op.DFT(batched, length, axis=position, **options)
-    return answer if whole else op.Squeeze(answer, [0])
+    return op.cast(answer if whole else op.Squeeze(answer, [0]), dtype)
 
 
-def _transform(op: Builder, value: Complex, axes: Sequence[int], forward: bool) -> Value:
-    """Transforms several axes into ``[..., 2]``: unscaled forward, divided by sizes backward."""
-    joined = join(op, value)
+def _transform(op: Builder, value: Complex, axes: Sequence[int], forward: bool) -> Complex:
+    """Transforms several axes: unscaled forward, divided by sizes backward."""
     for axis in axes:
-        joined = _dft(op, joined, axis, inverse=not forward)
-    return joined
+        length = op.size(value.real, axis)
+        if fits_matrix(length, is_complex=True):
+            value = multiply_by_matrix(op, value, axis, length, inverse=not forward)
+        else:
+            value = split(op, _dft(op, join(op, value), axis, inverse=not forward))
+    return value
+
+
+def _transform_real(op: Builder, value: Value, axis: int, *, onesided: bool) -> Complex:
+    """Transforms a real value, unscaled; ``onesided`` leaves out the second half."""
+    length = op.size(value, axis)
+    if fits_matrix(length, is_complex=False):
+        return multiply_by_matrix(op, value, axis, length, onesided=onesided)
+    return split(op, _dft(op, op.Unsqueeze(value, [-1]), axis, onesided=onesided))
 
 
 def _scale(op: Builder, value: Any, sizes: Sequence[Size], normalization: int, done: bool) -> Any:
@@ -87,7 +115,7 @@ def complex_fft_c2c(
 ) -> Complex:
     axes = [op.axis(self.real, axis) for axis in dim]
     sizes = [op.size(self.real, axis) for axis in axes]
-    answer = split(op, _transform(op, self, axes, forward))
+    answer = _transform(op, self, axes, forward)
     return _scale(op, answer, sizes, normalization, not forward)
 
 
@@ -115,10 +143,9 @@ def complex_fft_r2c(
     """Transforms the last axis first, where ``onesided`` omits the second half."""
     axes = [op.axis(self, axis) for axis in dim]
     sizes = [op.size(self, axis) for axis in axes]
-    joined = _dft(op, op.Unsqueeze(self, [-1]), axes[-1], onesided=onesided)
-    for axis in axes[:-1]:
-        joined = _dft(op, joined, axis)
-    return _scale(op, split(op, joined), sizes, normalization, False)
+    answer = _transform_real(op, self, axes[-1], onesided=onesided)
+    answer = _transform(op, answer, axes[:-1], True)
+    return _scale(op, answer, sizes, normalization, False)
 
 
 @register_complex(aten._fft_c2r.default)
@@ -127,8 +154,8 @@ def complex_fft_c2r(
 ) -> Value:
     axes = [op.axis(self.real, axis) for axis in dim]
     sizes = [op.size(self.real, axis) for axis in axes[:-1]] + [last_dim_size]
-    joined = _transform(op, self, axes[:-1], False)
-    answer = _real_inverse(op, joined, axes[-1], last_dim_size)
+    spectrum = _transform(op, self, axes[:-1], False)
+    answer = _real_inverse(op, spectrum, axes[-1], last_dim_size)
     return _scale(op, answer, sizes, normalization, True)
 
 
@@ -141,20 +168,26 @@ def complex_fft_irfft(
     length = (
         multiply_sizes(op, subtract_sizes(op, op.size(self.real, axis), 1), 2) if n is None else n
     )
-    answer = _real_inverse(op, join(op, self), axis, length)
+    answer = _real_inverse(op, self, axis, length)
     return _scale(op, answer, [length], NORMS[norm], True)
 
 
-def _real_inverse(op: Builder, joined: Value, axis: int, length: Size) -> Value:
-    """Transforms ``[..., 2]`` back along an axis that has only the first half of its length.
+def _real_inverse(op: Builder, value: Complex, axis: int, length: Size) -> Value:
+    """Transforms back along an axis that has only the first half of its length.
 
     Every element stands for two, except the first and the middle one of an even length.
     """
-    half, there = add_sizes(op, divide_size(op, length, 2), 1), op.size(joined, axis)
+    half, there = add_sizes(op, divide_size(op, length, 2), 1), op.size(value.real, axis)
     if isinstance(half, int) and isinstance(there, int):
         count: Size = min(half, there)
     else:
         count = op.Min(half, there)
+    if isinstance(count, int) and fits_matrix(length, is_complex=False):
+        if count != there:
+            value = Complex(*(op.Slice(p, [0], [count], [axis]) for p in (value.real, value.imag)))
+        alike = torch.tensor(_list_weights(length, count))
+        return multiply_back_to_real(op, value, axis, length, count, alike)
+    joined = join(op, value)
     if count != there:
         joined = op.Slice(joined, [0], op.sizes([count]), [axis])
     weights = op.cast(_weights_of_half(op, length, count), joined.dtype)
@@ -166,11 +199,15 @@ def _real_inverse(op: Builder, joined: Value, axis: int, length: Size) -> Value:
 def _weights_of_half(op: Builder, length: Size, count: Size) -> Value:
     """Number of elements of a whole transform that each of its first half stands for: 1 or 2."""
     if isinstance(length, int) and isinstance(count, int):
-        alone = (0, length // 2 if length % 2 == 0 else 0)
-        return op.constant([1.0 if index in alone else 2.0 for index in range(count)])
+        return op.constant(_list_weights(length, count))
     index = op.Range(0, count, 1)
     alone = op.Or(op.Equal(index, 0), op.Equal(op.Mul(index, 2), length))
     return op.Where(alone, 1.0, 2.0)
+
+
+def _list_weights(length: int, count: int) -> list[float]:
+    alone = (0, length // 2 if length % 2 == 0 else 0)
+    return [1.0 if index in alone else 2.0 for index in range(count)]
 
 
 # --- short-time transforms -----------------------------------------------------------------------
@@ -241,10 +278,9 @@ def complex_stft(
     axis = op.rank(signal)
     if complex_:
         product = multiply(op, framed, weight)
-        spectrum = split(op, _transform(op, product, [axis], True))
+        spectrum = _transform(op, product, [axis], True)
     else:
-        joined = op.Unsqueeze(op.Mul(framed, weight), [-1])
-        spectrum = split(op, _dft(op, joined, axis, onesided=onesided))
+        spectrum = _transform_real(op, op.Mul(framed, weight), axis, onesided=bool(onesided))
     if normalized:
         spectrum = _scale(op, spectrum, [n_fft], NORM_BY_ROOT, False)
     order = [*range(axis - 1), axis, axis - 1]

@@ -311,6 +311,22 @@ def _two_reasons(x: Tensor) -> Tensor:
     return x
 
 
+def test_a_size_that_is_fixed_after_the_capture_names_the_line() -> None:
+    """The capture is for sizes up to 2, and the autocast region is dispatched as for 2 and more."""
+
+    def attend(x: Tensor) -> Tensor:
+        x = x * 2 if not x.shape[1] // 3 else x.clone()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return (x @ x.mT).softmax(-1)
+
+    said = r"'m'\): fixed at 2\n +x = x \* 2 if not"
+    with (
+        pytest.warns(OnnxExporterWarning, match="0 to 2"),
+        pytest.raises(DynamicShapeError, match=said),
+    ):
+        onnx_aot.export(attend, (torch.rand(6, 2, 3),), dynamic_shapes=({0: "n", 1: "m"},))
+
+
 def test_axis_1_is_not_axis_10() -> None:
     x = torch.rand(1, 6, *[1] * 8, 8)
     with pytest.warns(OnnxExporterWarning) as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -160,6 +161,40 @@ def test_too_many_branches_are_refused() -> None:
 
     with pytest.raises(DynamicShapeError, match="right for few sizes"):
         export(by_rest, torch.randn(2, 16, 4))  # type: ignore[arg-type]
+
+
+def test_conditions_with_factors_that_are_no_integers() -> None:
+    """Resampling gives a few samples more or less than there were, depending on the length."""
+
+    def restore(x: Tensor) -> Tensor:
+        stretched = torch.arange(math.ceil((1 + x.shape[0] // 7) / 0.89)) * 1.0
+        resampled = stretched.repeat(7)[: int(stretched.shape[0] * 7 * 0.82)]
+        if resampled.shape[0] >= x.shape[0]:
+            return x + resampled[: x.shape[0]]
+        return x + F.pad(resampled, (0, x.shape[0] - resampled.shape[0]), value=-1.0)
+
+    program = onnx_aot.export(restore, (torch.rand(39),), dynamic_shapes=({0: "frames"},))
+    padded = 0
+    for size in (20, 34, 39, 47, 48, 50, 63, 97, 104, 700):
+        x = torch.rand(size)
+        padded += bool((restore(x) < 0).any())
+        assert_close(program(x)[0], restore(x))
+    assert 0 < padded < 10
+
+
+def test_values_for_which_both_branches_are_equal() -> None:
+    """Nearly every row is zero for the example, and for longer ones; not for one column."""
+
+    def fill(x: Tensor) -> Tensor:
+        x = x.index_fill(0, (x.long() % x.shape[0]).flatten(), 0)
+        return x * 2 if (x.shape[1] - 5) % 2 >= 1 else x.clone()
+
+    shape = {1: torch.export.Dim("n", min=0)}
+    x = torch.tensor([[1.0, 2, 3], [4, 5, 6], [7, 8, 9]])
+    program = onnx_aot.export(fill, (x,), dynamic_shapes=(shape,))
+    for size in (1, 2, 3, 4):
+        x = torch.full((3, size), 4.0)
+        assert_close(program(x)[0], fill(x))
 
 
 def test_a_branch_that_is_nearly_right_is_not_taken_for_the_other() -> None:

@@ -102,13 +102,19 @@ def make_explained_error(
     )
 
 
-# Reason and edit by kind of failure, which is also the section of the page. ``{0}`` is the name
-# that torch's error gives.
+# Reason and edit by kind of failure, whose first word is the section of the page. ``{0}`` is the
+# name that torch's error gives.
 _EXPLANATIONS: dict[str, tuple[str, str]] = {
     "numpy": (
         "it computes with NumPy, which needs the values of tensors and sizes; a graph has none",
         "use the function of torch that does the same, or put the numpy code into an operator of "
         "your own: @torch.library.custom_op with @register_fake, and a translation of it",
+    ),
+    "numpy, sizes": (
+        "it computes with NumPy, which needs the values of sizes; those of dynamic dimensions have "
+        "none",
+        "leave the dimensions that it computes with out of dynamic_shapes, or use the function of "
+        "torch that does the same",
     ),
     "memory": (
         "it asks for the memory address of a tensor, as compiled extensions and copy.deepcopy do, "
@@ -158,4 +164,4 @@ def explain(error: BaseException) -> Explanation | None:
         return None
     kind, named = found
     reason, fix = _EXPLANATIONS[kind]
-    return Explanation(reason.format(named), fix, kind)
+    return Explanation(reason.format(named), fix, kind.partition(",")[0])

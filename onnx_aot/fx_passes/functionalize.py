@@ -37,6 +37,7 @@ from onnx_aot.fx_passes.functional_twins import (
     written_nodes,
 )
 from onnx_aot.fx_passes.output_specs import rename_outputs
+from onnx_aot.fx_passes.undecided_copies import check_copies
 from onnx_aot.fx_passes.view_scatter import OF_A_LIST, is_identity, write_back
 from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, aten, schema_of, storage_key
@@ -160,6 +161,7 @@ class _Rewriter:
                 self._same_storage[storage_key(node.meta["val"])] = key
         self._mutated = {self._storage(node) for written in writes.values() for node in written}
         self._mutated.discard(None)
+        check_copies(captured, self._mutated)
         self._versions: dict[int | None, int] = {}
         self._current: dict[Node, tuple[int, Node]] = {}
         self._made_at: dict[Node, tuple[int, ...]] = {}

@@ -107,6 +107,7 @@ from onnx_aot.torch_compat.programs import (
     set_size_conditions,
     size_conditions,
 )
+from onnx_aot.torch_compat.real_tensors import computes_real_tensors, with_real_tensors
 from onnx_aot.torch_compat.releases import (
     TESTED,
     Capabilities,
@@ -201,7 +202,6 @@ from onnx_aot.torch_compat.trace_copies import (
 )
 from onnx_aot.torch_compat.tracing import (
     FIXED_SIZES,
-    computes_real_tensors,
     current_tracer,
     decompositions,
     fake_mode_of,
@@ -217,7 +217,6 @@ from onnx_aot.torch_compat.tracing import (
     refuse_fixed_sizes,
     trace_below_transforms,
     trace_fake,
-    with_real_tensors,
     without_recording,
 )
 from onnx_aot.torch_compat.validations import VALIDATIONS

@@ -18,6 +18,7 @@ import torch.fx
 from onnx_aot.torch_compat.lookup import private
 from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
 from onnx_aot.torch_compat.places import Added, Contents, Entry, Place, find_place
+from onnx_aot.torch_compat.real_tensors import is_computing_real_tensors
 
 __all__ = [
     "CAPTURE",
@@ -74,10 +75,14 @@ def _find_submodule(original: Callable[..., Any], settings: Settings) -> Callabl
 def _ignore_solver_errors(
     original: Callable[[Any], None], settings: Settings
 ) -> Callable[[Any], None]:
-    """Suppresses sympy's NotImplementedError: this package finds static dimensions itself."""
+    """Suppresses errors of the solver: this package finds static dimensions itself.
+
+    Sympy raises NotImplementedError, and torch ValueError for ``(n*n + n + 1) % 3``, since it
+    expects sums of two terms.
+    """
 
     def solve(self: Any) -> None:
-        with contextlib.suppress(NotImplementedError):
+        with contextlib.suppress(NotImplementedError, ValueError):
             original(self)
 
     return solve
@@ -443,13 +448,24 @@ def kernel_patches(
     def patch(operator: Any, kernel: Callable[..., Any], without: str) -> Patch:
         return Patch(
             f"kernel of {operator}",
-            lambda original, settings: kernel,
+            lambda original, settings: _for_fake_tensors(kernel, original),
             without,
             places=lambda settings: _kernel_entries(operator),
             exists=lambda: bool(_kernel_entries(operator)),
         )
 
     return tuple(patch(operator, *row) for operator, row in kernels.items())
+
+
+def _for_fake_tensors(kernel: Callable[..., Any], original: Any) -> Callable[..., Any]:
+    """A kernel that gives only shapes; real tensors, as known values have, get torch's own."""
+
+    @functools.wraps(kernel)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        chosen = original if is_computing_real_tensors() else kernel
+        return chosen(*args, **kwargs)
+
+    return run
 
 
 def _kernel_entries(operator: Any) -> Sequence[Place]:

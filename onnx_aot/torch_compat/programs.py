@@ -100,8 +100,33 @@ def functionalized_by_torch(
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
-        functional: torch.export.ExportedProgram = copy_program(program).run_decompositions({})
+        copied = copy_program(program)
+        _drop_views_of_batches(copied)
+        functional: torch.export.ExportedProgram = copied.run_decompositions({})
     return functional
+
+
+def _drop_views_of_batches(program: torch.export.ExportedProgram) -> None:
+    """Removes constants that are values of ``torch.vmap``, which torch cannot run, if none is used.
+
+    Under two of them, ``matrix @ vector`` transposes a value that the capture has not recorded, so
+    that it becomes a constant. The result is not used.
+    """
+    graph, signature = program.graph, program.graph_signature
+    given = [node for node in graph.nodes if node.op == "placeholder"]
+    kept, constants = [], dict(program.constants)
+    for node, spec in zip(given, signature.input_specs, strict=True):
+        is_of_vmap = type(node.meta.get("val")) is torch.Tensor  # those of others are fake
+        if is_of_vmap and not any(user.users for user in node.users):
+            for unused in [*node.users, node]:
+                graph.erase_node(unused)
+            constants.pop(str(spec.target))
+        else:
+            kept.append(spec)
+    if len(kept) == len(given):
+        return
+    _replace(program, program.constants, constants)
+    set_graph_signature(program, type(signature)(kept, signature.output_specs))
 
 
 def size_conditions(program: torch.export.ExportedProgram) -> list[str]:

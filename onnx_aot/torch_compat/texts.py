@@ -182,11 +182,14 @@ def without_infinity(sentence: str) -> str:
 # By kind, a pattern for ``Type: text`` of an error.
 _KINDS: dict[str, str] = {
     # NumPy calls methods with the names of its functions where an operand is a symbolic size.
+    "numpy, sizes": (
+        r"loop of ufunc does not support argument \d+ of type (?:Sym\w+|float|int) "
+        r"|'(?:float|int|SymFloat|SymInt)' object has no attribute "
+        r"'(?:fmod|sqrt|square|floor|ceil|rint|trunc|exp|log|log2|log10|sin|cos|tan|tanh|arctan2)'"
+    ),
     "numpy": (
         r"\.numpy\(\) is not supported|numpy function unsupported|__array__"
         r"|loop of ufunc does not support"
-        r"|'(?:float|int|SymFloat|SymInt)' object has no attribute "
-        r"'(?:fmod|sqrt|square|floor|ceil|rint|trunc|exp|log|log2|log10|sin|cos|tan|tanh|arctan2)'"
     ),
     "memory": r"data pointer of Tensor|Cannot access storage",
     "answers": r"DataDependentOutputException: (\S+?)\.\w+$",

@@ -27,7 +27,6 @@ from onnx_aot.torch_compat.zero_sizes import SMALL_SIZES
 
 __all__ = [
     "FIXED_SIZES",
-    "computes_real_tensors",
     "current_tracer",
     "decompositions",
     "fake_mode_of",
@@ -44,7 +43,6 @@ __all__ = [
     "refuse_fixed_sizes",
     "trace_below_transforms",
     "trace_fake",
-    "with_real_tensors",
     "without_recording",
 ]
 
@@ -95,23 +93,6 @@ def without_recording() -> contextlib.AbstractContextManager[Any]:
     """Runs operators on the fake tensors of a trace without recording them."""
     disable = private("torch.fx.experimental.proxy_tensor:disable_proxy_modes_tracing")
     return disable() if disable is not None else contextlib.nullcontext()
-
-
-def computes_real_tensors() -> bool:
-    """True if ``with_real_tensors`` is available in this torch."""
-    return private(_UNSET_FAKE) is not None
-
-
-def with_real_tensors() -> contextlib.AbstractContextManager[Any]:
-    """Runs operators on real tensors while a model is traced with fake ones.
-
-    For code that torch calls to trace one operator.
-    """
-    unset = private(_UNSET_FAKE)
-    return unset() if unset is not None else contextlib.nullcontext()
-
-
-_UNSET_FAKE = "torch._subclasses.fake_tensor:unset_fake_temporarily"
 
 
 _PROXIES = "torch.fx.experimental.proxy_tensor"

@@ -29,13 +29,14 @@ def test_every_link_leads_to_the_section_that_shows_its_message() -> None:
     sources += [package / "translate" / "interface.py", package / "capture" / "refusals.py"]
     code = "".join(path.read_text(encoding="utf-8") for path in sources)
     linked = set(re.findall(r"""page\("([\w-]+)"\)|'troubleshooting', '([\w-]+)'""", code))
-    anchors = {one or two for one, two in linked} | set(error_hints._EXPLANATIONS)
+    anchors = {one or two for one, two in linked}
+    anchors |= {kind.partition(",")[0] for kind in error_hints._EXPLANATIONS}
     anchors |= {"scripted-models", "loops", "numbers", "branches", "sizes", "fake-kernel"}
     assert len(anchors) >= 14
     for anchor in anchors:
         assert f"See docs/troubleshooting.md#{anchor}\n" in SECTIONS[anchor], anchor
-    for anchor, (_, fix) in error_hints._EXPLANATIONS.items():
-        assert fix in SECTIONS[anchor]
+    for kind, (_, fix) in error_hints._EXPLANATIONS.items():
+        assert fix in SECTIONS[kind.partition(",")[0]]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,29 @@ def test_vmap_is_applied_by_torch() -> None:
     program = onnx_aot.export(rows, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
     assert any("torch.vmap or one of torch.func" in note for note in program.report.notes)
     x = torch.rand(6, 3)
+    torch.testing.assert_close(program(x)[0], rows(x))
+
+
+def test_numpy_of_sizes_alone() -> None:
+    for text in (
+        "'float' object has no attribute 'fmod'",
+        "loop of ufunc does not support argument 0 of type SymInt with no log2 method",
+    ):
+        explained = error_hints.explain(AttributeError(text))
+        assert explained is not None
+        assert explained.fix.startswith("leave the dimensions")
+        assert explained.anchor == "numpy"
+
+
+def test_matrices_times_vectors_under_two_vmaps() -> None:
+    """The capture has the transposed result as a constant, which nothing uses."""
+    matrix = torch.nn.Parameter(torch.rand(4, 3))
+
+    def rows(x: torch.Tensor) -> torch.Tensor:
+        return torch.vmap(lambda y: torch.vmap(lambda z: matrix @ z)(y) + 1)(x)
+
+    program = onnx_aot.export(rows, (torch.rand(2, 5, 3),), dynamic_shapes=({0: "n"},))
+    x = torch.rand(6, 5, 3)
     torch.testing.assert_close(program(x)[0], rows(x))
 
 

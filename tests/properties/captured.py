@@ -27,6 +27,9 @@ def captured_differs(program: Program, inputs: tuple[Any, ...], expected: Eager)
     dynamic = program.dynamic_shapes()
     if dynamic is not None and program.takes == "dataclass":  # torch takes its fields as a list
         dynamic = {**dynamic, "others": list(dynamic["others"].values())}
+    given = next((one for one in inputs if hasattr(one, "_fields")), None)
+    if dynamic is not None and given is not None:  # torch wants the same class of named tuple
+        dynamic = {**dynamic, "others": type(given)(*dynamic["others"])}
     asked = pytree.tree_map(
         lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim, dynamic
     )

@@ -177,13 +177,20 @@ def _is_loop(text: str, asks: bool) -> bool:
     return bool(_LOOP.search(text)) and (counts or not asks)
 
 
-def _returns_early(place: Location | None) -> bool:
-    """True if the body of the ``if`` on a line begins with ``return``."""
+_BREAK = (
+    "let the loop take all of its steps while exporting: "
+    "if not onnx_aot.is_in_onnx_export() and ...: break; or export torch.jit.script(model), which "
+    "keeps the loop"
+)
+
+
+def _leads_to(word: str, place: Location | None) -> bool:
+    """True if the body of the ``if`` on a line begins with ``return`` or ``break``."""
     if place is None or not place.text.startswith(("if ", "elif ")):
         return False
     following = linecache.getline(place.file, place.line + 1).strip()
     is_open = place.text.endswith(":")
-    return following.startswith("return") if is_open else ": return" in place.text
+    return following.startswith(word) if is_open else f": {word}" in place.text
 
 
 def _fix_for(decision: Decision) -> str:
@@ -225,9 +232,11 @@ def _fix_for(decision: Decision) -> str:
             "check the data before the model is called, or leave the check out while exporting: "
             "if not onnx_aot.is_in_onnx_export(): assert ..."
         )
+    if _leads_to("break", decision.location):
+        return _BREAK
     if _BRANCH.search(text):
         always = "" if holds is None else f"; if it always goes the same way, write {holds} above"
-        return (_RETURN if _returns_early(decision.location) else WHERE) + always
+        return (_RETURN if _leads_to("return", decision.location) else WHERE) + always
     if holds is None:
         made = next(iter(decision.made_at.values()), None)
         where = "" if made is None or _ITEM.search(text) else f", made at {made}"

@@ -299,13 +299,12 @@ def _merge_results(results: list[Any], others: list[Any]) -> list[Any] | None:
         if one.dtype != two.dtype or one.dim() != two.dim():
             return None
         mode = fake_mode_of(one)
+        if mode is None:
+            return None
         sizes = [
-            size if str(size) == str(other) or mode is None else new_symbol(mode, int)
+            size if str(size) == str(other) else new_symbol(mode, int)
             for size, other in zip(one.shape, two.shape, strict=True)
         ]
-        if mode is None or all(map(operator.is_, sizes, one.shape)):
-            merged.append(one)
-            continue
-        with mode:
+        with mode:  # memory of its own: later writes to an input do not change what a body returned
             merged.append(torch.empty(sizes, dtype=one.dtype, device=one.device))
     return merged

@@ -214,6 +214,8 @@ def join_cases(
             ends = min(lowest), max(highest)  # the cases have conditions of their own
         else:
             ends = max(lowest), min(highest)
+        if ends[0] > ends[1]:
+            return None  # they branch on this size too, and were captured on both sides
         program.range_constraints[symbol] = type(limits)(*ends)
     samples = [case.inputs for case in cases]
     for case in cases:

@@ -113,7 +113,7 @@ def find_undelivered(
         found.append(Finding(dim, f"fixed at {size}", lines, _fix_for_line(lines, dim, size)))
     static = {finding.dim for finding in found}
     for binding in find_bindings(program, requested, conditions):
-        is_error = binding.fixes or _is_of_number(binding, requested, decisions)
+        is_error = _is_error(binding, requested, decisions)
         if is_error and binding.dim not in static:
             static.add(binding.dim)
             lines = lines_on(binding.dim, requested, decisions, binding.condition)
@@ -399,7 +399,7 @@ def describe_limits(
     """Sentences on dimensions that are correct only for sizes near the example's."""
     found = []
     for binding in find_bindings(program, requested, size_conditions(program), auto=True):
-        is_error = binding.fixes or _is_of_number(binding, requested, decisions)
+        is_error = _is_error(binding, requested, decisions)
         if is_error and not binding.dim.may_be_static:
             continue
         lines = lines_on(binding.dim, requested, decisions, binding.condition)
@@ -411,6 +411,12 @@ def describe_limits(
 
 
 # --- lines ---------------------------------------------------------------------------------------
+
+
+def _is_error(binding: Binding, requested: DynamicShapes, decisions: Sequence[Decision]) -> bool:
+    """True unless the sizes are bounded only, as by ``n <= 50``; ``n // 8 == 3`` is no bound."""
+    is_equality = binding.condition.rpartition(" ")[0].endswith(" ==") and binding.smallest > 0
+    return binding.fixes or is_equality or _is_of_number(binding, requested, decisions)
 
 
 def _is_of_number(

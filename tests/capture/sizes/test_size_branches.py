@@ -327,6 +327,33 @@ def test_a_size_that_is_fixed_after_the_capture_names_the_line() -> None:
         onnx_aot.export(attend, (torch.rand(6, 2, 3),), dynamic_shapes=({0: "n", 1: "m"},))
 
 
+def test_a_quotient_that_is_one_for_the_example() -> None:
+    """The capture is made with a longer example, since it would be for 1 and 2 alone."""
+    cell = torch.nn.GRUCell(3, 2)
+
+    def every_second(x: Tensor) -> Tensor:
+        steps: Tensor = cell(x[::2])
+        return steps
+
+    program = onnx_aot.export(every_second, (torch.rand(2, 3),), dynamic_shapes=({0: "n"},))
+    for n in (1, 2, 3, 8):
+        x = torch.rand(n, 3)
+        torch.testing.assert_close(program(x)[0], every_second(x))
+
+
+def test_a_remainder_that_the_solver_of_torch_does_not_know() -> None:
+    def choose(x: Tensor, z: Tensor) -> Tensor:
+        return z * 2 if x.shape[0] < z.shape[0] * x.shape[0] // 3 else z + z
+
+    shapes = ({0: "n", 1: "m"}, {0: "n + 1"})
+    given = torch.rand(4, 6), torch.rand(5)
+    with pytest.warns(OnnxExporterWarning, match="branches on sizes"):
+        program = onnx_aot.export(choose, given, dynamic_shapes=shapes)
+    for n in (2, 4, 9):
+        x, z = torch.rand(n, 3), torch.rand(n + 1)
+        torch.testing.assert_close(program(x, z)[0], choose(x, z))
+
+
 def test_axis_1_is_not_axis_10() -> None:
     x = torch.rand(1, 6, *[1] * 8, 8)
     with pytest.warns(OnnxExporterWarning) as caught:
@@ -341,7 +368,7 @@ def test_axis_1_is_not_axis_10() -> None:
 
 def test_a_number_is_warned_of_beside_another_warning() -> None:
     def scaled(x: Tensor, n: int) -> Tensor:
-        y = x[: x.shape[0] // 2 * 2] if x.shape[0] // 2 == 4 else x
+        y = x[: x.shape[0] // 2 * 2] if x.shape[0] < 12 else x
         return y * 2 if n > 4 else y
 
     with pytest.warns(OnnxExporterWarning) as caught:

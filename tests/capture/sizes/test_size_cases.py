@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 import onnx_aot
-from onnx_aot.errors import DynamicShapeError
+from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
 from tests.tolerances import assert_close
 
 LENGTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 40)
@@ -142,6 +142,22 @@ def test_writes_and_constants_of_each_branch() -> None:
         for actual, expected in zip(program(x)[:2], model(x.clone()), strict=True):
             assert_close(actual, expected)
         assert_close(program.state["calls"], model.calls)
+
+
+def test_a_view_of_an_input_that_is_written_to_is_a_result() -> None:
+    def write(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        view = y[:, :2]
+        y[0] += 1
+        return view, x + 1 if x.shape[0] % 2 == 0 else x.flip(0)
+
+    given = torch.rand(6, 4), torch.rand(2, 3)
+    with pytest.warns(OnnxExporterWarning, match="extra outputs of the ONNX model: y_out"):
+        program = onnx_aot.export(write, given, dynamic_shapes=({0: "n"}, {}))
+    for n in (6, 7):
+        x, y = torch.rand(n, 4), torch.rand(2, 3)
+        results = program(x, y)
+        for actual, expected in zip(results, (*write(x, y), y), strict=True):
+            assert_close(actual, expected)
 
 
 def test_results_of_other_kinds_are_refused() -> None:

@@ -1,0 +1,70 @@
+"""A write is refused whose effect depends on whether ``reshape`` copies for these sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import onnx_aot
+from onnx_aot.errors import FunctionalizationError
+from tests.tolerances import assert_close
+
+Tensor = torch.Tensor
+
+
+def reshaped(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    z = y.reshape(y.shape[1], -1)
+    y.add_(5)
+    return y, z
+
+
+def copied(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    z = y.clone().reshape(y.shape[1], -1)
+    y.add_(5)
+    return y, z
+
+
+def viewed(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    z = y.view(y.shape)
+    y.add_(5)
+    return y, z
+
+
+def flattened(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.t() * 2
+    z = y.t().flatten()
+    z.add_(5)
+    return y, z
+
+
+@pytest.fixture
+def square() -> Tensor:
+    return torch.arange(9.0).reshape(3, 3).t()
+
+
+def test_a_reshape_that_may_copy(square: Tensor) -> None:
+    with pytest.raises(FunctionalizationError, match="that reshape may or may not copy") as caught:
+        onnx_aot.export(reshaped, (square,), dynamic_shapes=({0: "n", 1: "n"},))
+    assert f"{__file__}:{reshaped.__code__.co_firstlineno + 2}" in str(caught.value)
+
+
+@pytest.mark.parametrize("function", [copied, viewed, flattened])
+def test_both_edits_that_the_error_names(
+    square: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]
+) -> None:
+    program = onnx_aot.export(function, (square,), dynamic_shapes=({0: "n", 1: "n"},))
+    for size in (3, 5):
+        x = torch.rand(size, size).t()
+        for actual, expected in zip(program(x), function(x), strict=True):
+            assert_close(actual, expected)
+
+
+def test_sizes_that_do_not_vary(square: Tensor) -> None:
+    program = onnx_aot.export(reshaped, (square,))
+    for actual, expected in zip(program(square), reshaped(square), strict=True):
+        assert_close(actual, expected)

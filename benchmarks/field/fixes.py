@@ -51,15 +51,6 @@ FIXES: dict[str, Fix] = {
     "se3_transformer": Fix(fixed=("batch", "length")),
     "titans_memory": Fix(fixed=("batch", "length")),
     "torchaudio_hdemucs": Fix(fixed=("batch", "time")),
-    "torchaudio_tacotron2": Fix(
-        lines=(
-            Line(
-                "torchaudio.models.tacotron2:_Decoder.infer",
-                "if self.decoder_early_stopping and torch.all(finished):",
-                "import onnx_aot\nif not onnx_aot.is_in_onnx_export() and torch.all(finished):",
-            ),
-        )
-    ),
     "wavelets": Fix(fixed=("height", "width")),
 }
 """Fixes by the name of the failing row."""

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
-from onnx_aot.torch_compat import Attribute, Patch, Place, Settings, in_capturing_thread
+from onnx_aot.torch_compat import (
+    IN_EXPORT,
+    Attribute,
+    Patch,
+    Place,
+    Settings,
+    applied,
+    in_capturing_thread,
+)
 
-__all__ = ["TRACING", "is_in_onnx_export"]
+__all__ = ["TRACING", "is_in_onnx_export", "running_as_in_export"]
 
 
 class _Tracing:
@@ -34,3 +43,8 @@ TRACING = Patch(
     places=_tracing_now,
     optional=False,
 )
+
+
+def running_as_in_export() -> contextlib.AbstractContextManager[None]:
+    """Tells models that ask that they are exported, so that they can be compared with a capture."""
+    return applied((IN_EXPORT, TRACING), Settings())

@@ -31,6 +31,7 @@ from onnx_aot.torch_compat.calls import (
 from onnx_aot.torch_compat.captures import (
     CAPTURE,
     EXPRESSION_LOG,
+    IN_EXPORT,
     LOG_FILE,
     OPERATOR_LIST,
     QUIET,
@@ -245,6 +246,7 @@ __all__ = [
     "FIXED_SIZES",
     "FRAME",
     "FROM_ZERO",
+    "IN_EXPORT",
     "LARGER_SIZES",
     "LOG2",
     "LOG_FILE",

@@ -23,6 +23,7 @@ from onnx_aot.torch_compat.real_tensors import is_computing_real_tensors
 __all__ = [
     "CAPTURE",
     "EXPRESSION_LOG",
+    "IN_EXPORT",
     "LOG_FILE",
     "OPERATOR_LIST",
     "PROXY_NODES",
@@ -373,13 +374,15 @@ SILENT = (
 )
 """Rows that only keep torch from logging and printing failures."""
 
+IN_EXPORT = Patch(
+    "torch.onnx._internal.exporter._flags:_is_onnx_exporting",
+    lambda original, settings: True,
+    "torch.onnx.is_in_onnx_export() is false, so models that ask take their eager path.",
+    optional=False,
+)
+
 CAPTURE: tuple[Patch, ...] = (
-    Patch(
-        "torch.onnx._internal.exporter._flags:_is_onnx_exporting",
-        lambda original, settings: True,
-        "torch.onnx.is_in_onnx_export() is false, so models that ask take their eager path.",
-        optional=False,
-    ),
+    IN_EXPORT,
     Patch(
         "torch.fx._lazy_graph_module:_get_graph_module_cls",
         _make_lazy,

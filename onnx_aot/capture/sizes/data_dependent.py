@@ -178,7 +178,7 @@ def _is_loop(text: str, asks: bool) -> bool:
 
 
 _BREAK = (
-    "let the loop take all of its steps while exporting: "
+    "let the loop take all of its steps while exporting, if later ones do no harm: "
     "if not onnx_aot.is_in_onnx_export() and ...: break; or export torch.jit.script(model), which "
     "keeps the loop"
 )

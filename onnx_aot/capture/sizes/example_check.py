@@ -22,6 +22,7 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDi
 from onnx_aot.capture.sizes.guards import Decision
 from onnx_aot.capture.sizes.other_examples import Root, find_root, resize_inputs
 from onnx_aot.capture.sizes.size_branches import find_small_branches, is_rare
+from onnx_aot.capture.tracing_state import running_as_in_export
 from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
     ASSERTIONS,
@@ -254,7 +255,8 @@ def has_equal_results(
     if any(isinstance(w, torch.Tensor) and _is_without_values(w) for w in (*weights, *leaves)):
         return None
     try:
-        expected = pytree.tree_leaves(run_model(module, inputs))
+        with running_as_in_export():
+            expected = pytree.tree_leaves(run_model(module, inputs))
         actual, is_random = _run_graph(program, leaves)
     except Exception:  # nodes that were captured only for translation do not run
         return None

@@ -166,6 +166,29 @@ def test_the_fix_of_an_early_return_helps() -> None:
         torch.testing.assert_close(program(x)[0], early(x))
 
 
+def stops(x: Tensor) -> Tensor:
+    for _ in range(30):
+        x = x * 2
+        if x.sum() > 100:
+            break
+    return x
+
+
+def test_the_fix_of_a_loop_that_ends_early_helps() -> None:
+    message = str(failure(stops, X))
+    assert place(stops, "if x.sum() > 100:") + "     fix: let the loop take all of its" in message
+
+    def fixed(x: Tensor) -> Tensor:
+        for _ in range(30):
+            x = x * 2
+            if not onnx_aot.is_in_onnx_export() and bool(x.sum() > 100):
+                break
+        return x
+
+    program = onnx_aot.export(fixed, (X,), dynamic_shapes=({0: "n"},))
+    torch.testing.assert_close(program(X[:1])[0], X[:1] * 2**30)
+
+
 def test_the_fix_of_a_caught_assertion_helps() -> None:
     def catching(x: Tensor) -> Tensor:
         for limit in range(9):

@@ -257,3 +257,19 @@ def test_a_size_of_1_that_broadcasts_is_fixed_if_it_is_left_to_the_model(last: i
     for rows in (4, 2, 7):
         y = torch.rand(rows, 5)
         torch.testing.assert_close(program(x, y)[0], x - y)
+
+
+def test_the_example_is_checked_as_it_is_exported() -> None:
+    """The model takes all steps while it is exported, and fewer for its example otherwise."""
+
+    def climb(x: Tensor) -> Tensor:
+        for _ in range(4):
+            x = shortcut_for_one(x)
+            if not onnx_aot.is_in_onnx_export() and bool((x > 3).all()):
+                break
+        return x
+
+    program = onnx_aot.export(climb, (torch.ones(1, 3),), dynamic_shapes=({0: "n"},))
+    assert climb(torch.ones(1, 3))[0, 0] == 4
+    for n in (1, 2, 5):
+        torch.testing.assert_close(program(torch.ones(n, 3))[0], torch.full((n, 3), 16.0))

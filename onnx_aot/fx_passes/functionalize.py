@@ -161,7 +161,7 @@ class _Rewriter:
                 self._same_storage[storage_key(node.meta["val"])] = key
         self._mutated = {self._storage(node) for written in writes.values() for node in written}
         self._mutated.discard(None)
-        check_copies(captured, self._mutated)
+        check_copies(captured, writes)
         self._versions: dict[int | None, int] = {}
         self._current: dict[Node, tuple[int, Node]] = {}
         self._made_at: dict[Node, tuple[int, ...]] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.fx
@@ -17,35 +18,60 @@ _RESHAPES = (aten.reshape.default, aten.reshape_as.default, aten.flatten.using_i
 _MAY_COPY = (*_RESHAPES, aten.contiguous.default)
 
 
-def check_copies(graph: torch.fx.Graph, written: Container[int | None]) -> None:
-    """Raises an error if a recorded copy shares memory for the example, and one is written.
+def check_copies(
+    graph: torch.fx.Graph, writes: Mapping[torch.fx.Node, Sequence[torch.fx.Node]]
+) -> None:
+    """Raises an error if a recorded copy shares memory for the example, and it matters.
 
     With dynamic sizes, the capture takes a reshape for a copy if it cannot tell that it is a view
-    for all sizes. Such is ``x.t().reshape(n, -1)`` of a square matrix.
+    for all sizes. Such is ``x.t().reshape(n, -1)`` of a square matrix. It matters if the memory of
+    one is written to, and that of the other is read afterwards.
 
     Args:
         graph: The captured graph.
-        written: Keys of the storages that it writes to.
+        writes: The nodes that write, each with the nodes whose memory it writes to.
 
     Raises:
         FunctionalizationError: There is such a reshape; with the user's line.
     """
+    written = {key for nodes in writes.values() for key in map(_key, nodes)} - {None}
+    order: dict[torch.fx.Node, int] = {}
     for node in graph.nodes:
-        if node.target not in _MAY_COPY:
+        keys = (_key(node.args[0]), _key(node)) if node.target in _MAY_COPY else (None, None)
+        if None in keys or keys[0] == keys[1] or written.isdisjoint(keys):
             continue
-        source, result = node.args[0].meta.get("val"), node.meta.get("val")
-        if not isinstance(source, torch.Tensor) or not isinstance(result, torch.Tensor):
+        source, result = node.args[0].meta["val"], node.meta["val"]
+        if not _shares_memory_for_example(source, result, node.target in _RESHAPES):
             continue
-        keys = storage_key(source), storage_key(result)
-        if keys[0] == keys[1] or not any(key in written for key in keys):
-            continue
-        if _shares_memory_for_example(source, result, node.target in _RESHAPES):
+        order = order or {each: position for position, each in enumerate(graph.nodes)}
+        if any(
+            _is_read_after(order, other, position)
+            for writer, position in order.items()
+            for one, other in (keys, keys[::-1])
+            if one in map(_key, writes.get(writer, ())) and position > order[node]
+        ):
             name = node.target.__name__.partition(".")[0]
             raise FunctionalizationError(
                 f"a tensor is written to that {name} may or may not copy, depending on the sizes; "
                 f"write x.clone().{name}(...) for a copy, or x.view(...) to share memory",
                 torch_has_one=False,
             ).with_line(location(node))
+
+
+def _key(node: Any) -> int | None:
+    """The key of the memory of a node's tensor."""
+    value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+    is_strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return storage_key(value) if is_strided else None
+
+
+def _is_read_after(order: Mapping[torch.fx.Node, int], key: int | None, position: int) -> bool:
+    """True if a node after a position reads some memory, or a caller, whose tensor it is."""
+    return any(
+        node.op == "placeholder" or any(order[user] > position for user in node.users)
+        for node in order
+        if _key(node) == key
+    )
 
 
 def _shares_memory_for_example(source: torch.Tensor, result: torch.Tensor, reshapes: bool) -> bool:

@@ -30,9 +30,13 @@ def namespaces_of_packages(model: torch.nn.Module) -> list[Namespace]:
 
 
 def namespaces_of_files(files: Collection[str]) -> list[Namespace]:
-    """Returns the namespaces of loaded modules whose code is in one of the files."""
+    """Returns the namespaces of loaded modules whose code is in one of the files.
+
+    Attributes of modules are not read: some packages import others when one is.
+    """
     modules = list(sys.modules.values()) if files else []
-    return [vars(m) for m in modules if getattr(m, "__file__", None) in files]
+    spaces = [vars(module) for module in modules if isinstance(module, ModuleType)]
+    return [names for names in spaces if names.get("__file__") in files]
 
 
 def reachable_namespaces(

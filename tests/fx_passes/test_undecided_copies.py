@@ -64,6 +64,19 @@ def test_both_edits_that_the_error_names(
             assert_close(actual, expected)
 
 
+def test_memory_that_is_not_read_again() -> None:
+    """For batch 1, ``flatten`` is a view of what nothing reads afterwards."""
+
+    def scaled(x: Tensor) -> Tensor:
+        y = (x + 1).mT.flatten(0, 1)
+        return y.mul_(2).exp()
+
+    shape = {0: "batch", 2: "frames"}
+    program = onnx_aot.export(scaled, (torch.rand(1, 3, 4),), dynamic_shapes=(shape,))
+    for x in (torch.rand(1, 3, 4), torch.rand(2, 3, 5)):
+        assert_close(program(x)[0], scaled(x))
+
+
 def test_sizes_that_do_not_vary(square: Tensor) -> None:
     program = onnx_aot.export(reshaped, (square,))
     for actual, expected in zip(program(square), reshaped(square), strict=True):

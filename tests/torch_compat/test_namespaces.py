@@ -12,7 +12,11 @@ from torch import Tensor, as_tensor, nn
 
 import onnx_aot
 from onnx_aot.torch_compat import Patch, Settings, applied
-from onnx_aot.torch_compat.namespaces import namespaces_of_packages, reachable_namespaces
+from onnx_aot.torch_compat.namespaces import (
+    namespaces_of_files,
+    namespaces_of_packages,
+    reachable_namespaces,
+)
 
 OWNER = "def answer():\n    return 1\n"
 USER = """
@@ -73,6 +77,18 @@ def test_modules_that_are_loaded_or_replaced_later_are_found(
         assert id(vars(other)) not in found
     monkeypatch.delitem(sys.modules, "tests.later")
     assert [id(space) for space in names()] == [id(space) for space in before]
+
+
+def test_modules_that_import_others_when_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lazy(types.ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise ImportError(f"the package that has {name} is not installed")
+
+    lazy, plain = Lazy("onnx_aot_lazy"), types.ModuleType("onnx_aot_plain")
+    plain.__file__ = "plain.py"
+    for module in (lazy, plain):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert namespaces_of_files({"plain.py"}) == [vars(plain)]
 
 
 def test_the_search_is_short() -> None:

@@ -61,8 +61,9 @@ def check_copies(
 def _key(node: Any) -> int | None:
     """The key of the memory of a node's tensor."""
     value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-    is_strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
-    return storage_key(value) if is_strided else None
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return None
+    return storage_key(value)
 
 
 def _is_read_after(order: Mapping[torch.fx.Node, int], key: int | None, position: int) -> bool:

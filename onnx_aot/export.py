@@ -103,7 +103,10 @@ def export(
             beyond the model's own inputs go to weights: those that are inputs, then the parameters
             and the buffers that the graph uses.
         output_names: Names for the graph's outputs, in order; there may be fewer than outputs.
-            Names beyond the values that the model returns go to the new values of its state.
+            Names beyond the values that the model returns go to the new values of its state. By
+            default, outputs have the names of the fields and keys that hold them in a dataclass,
+            named tuple or dict, such as ``logits`` or ``hidden_states.0``, and those in a tuple
+            the names of nodes.
         opset_version: ONNX operator set, 17 to 25; 20 by default.
         dynamo: Accepted for compatibility; False warns, because there is only one exporter.
         external_data: ``"auto"``: weights go to ``<f>.data`` if they exceed 1.5 GB; True: always;

@@ -1,7 +1,8 @@
-"""Rebuilds the model's return value from the outputs of the graph."""
+"""Rebuilds the model's return value from the outputs of the graph, and names them by fields."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,10 +11,11 @@ from torch.export.graph_signature import ConstantArgument, OutputKind, TensorArg
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.pytrees.containers import Constant
+from onnx_aot.pytrees.paths import children_of
 from onnx_aot.pytrees.structures import output_structure
 from onnx_aot.torch_compat import pytree
 
-__all__ = ["structure_outputs"]
+__all__ = ["name_outputs", "structure_outputs"]
 
 
 def structure_outputs(program: torch.export.ExportedProgram, outputs: Sequence[Any]) -> Any:
@@ -70,3 +72,40 @@ def _rebuild_container(spec: Any, leaves: Iterator[Any]) -> Any:
     if spec.type is torch.Size:
         return torch.Size(children)  # torch would make it a tuple
     return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+def name_outputs(program: torch.export.ExportedProgram) -> list[str | None]:
+    """Names what the model returns by the keys and fields of its containers.
+
+    Args:
+        program: The captured program.
+
+    Returns:
+        For each returned value a name such as ``logits`` or ``hidden_states.0``; None for those
+        that only a position tells, as in a tuple, and for keys that are no names.
+    """
+    specs = program.graph_signature.output_specs
+    count = sum(spec.kind == OutputKind.USER_OUTPUT for spec in specs)
+    structure = output_structure(program)
+    if structure is None:
+        return [None] * count
+    leaves = [torch.empty(0) for _ in range(count)]  # objects such as ModelOutput look at them
+    try:
+        names = dict(_name_leaves(_rebuild_container(structure, iter(leaves)), ()))
+    except Exception:  # a class of the user that refuses them, or that is not there any more
+        return [None] * count
+    return [names.get(id(leaf)) for leaf in leaves]
+
+
+def _name_leaves(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[int, str]]:
+    children = children_of(value)
+    if children is None:
+        name = ".".join(map(str, path))
+        if path and isinstance(path[0], str) and re.fullmatch(r"[A-Za-z_][\w./-]*", name):
+            yield id(value), name
+        return
+    for key, child in children:
+        yield from _name_leaves(child, (*path, key))

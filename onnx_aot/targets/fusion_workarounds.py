@@ -6,6 +6,7 @@ with minus infinity (1.31). It turns a gather from a range into a slice, where t
 means the last element (1.31 and 1.32). It moves a factor into a matrix product although the scaled
 matrix, or one in between, is read elsewhere too, and refuses its own graph (1.32). It skips a cast
 to a shorter floating-point type, which rounds, if a cast to a small integer follows (1.31, 1.32).
+It merges Relu into a Clip behind it, and fails for types other than float32 and float16 (1.32).
 """
 
 from __future__ import annotations
@@ -134,8 +135,19 @@ def _cast_of_cast(e: Emitter, node: ir.Node) -> None:
         node.replace_input_with(0, e.op("Cast", [value], {"to": wider}, dtype=wider))
 
 
+def _clip_after_relu(e: Emitter, node: ir.Node) -> None:
+    """Puts a node in between, for types at which ONNX Runtime refuses to load the model."""
+    value = node.inputs[0]
+    before = _find_producer(value)
+    if value is None or before is None or before.op_type != "Relu":
+        return
+    if value.dtype not in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
+        node.replace_input_with(0, e.op("Max", [value], shape=value.shape))
+
+
 KEPT_APART: dict[str, Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]] = {
     "Cast": _cast_of_cast,
+    "Clip": _clip_after_relu,
     "Gather": _gather_of_range,
     "MatMul": _matrix_product,
     "MaxPool": _pooling_of_padded,

@@ -20,6 +20,7 @@ from onnx_aot.metadata.keys import INPUT_KIND, NAMED, ORIGINAL_NAME
 from onnx_aot.metadata.provenance import location
 from onnx_aot.metadata.stamp import Metadata
 from onnx_aot.ops.complex.pairs import Complex
+from onnx_aot.pytrees.outputs import name_outputs
 from onnx_aot.translate.initializers import (
     find_mutated_targets,
     memory_of,
@@ -76,6 +77,7 @@ class Interface:
         self._entered: dict[Any, tuple[torch.fx.Node, ir.Value]] = {}
         self._by_target: dict[tuple[bool, str], ir.Value] = {}
         self._state_names: list[str] = []
+        self._returned_names: list[str | None] = []
         _refuse_repeated(request.input_names, request.output_names)
 
     def enter(self) -> None:
@@ -100,6 +102,10 @@ class Interface:
                 of_user = self._by_target.get((True, spec.target))
                 written = spec.target if _is_weight(spec) or of_user is None else of_user.name
                 self._state_names.append(self.names.unique(f"{written}_out"))
+        given = len(self.request.output_names)
+        for position, name in enumerate(name_outputs(self.program)):
+            unnamed = name is None or position < given
+            self._returned_names.append(None if unnamed else self.names.unique(str(name)))
 
     def _enter_user_input(self, node: torch.fx.Node, spec: Any) -> ir.Value:
         asked, index = self.request.input_names, len(self._user_inputs)
@@ -183,13 +189,18 @@ class Interface:
             InvalidOptionError: There are more names than values to name.
             ConversionError: The model returns neither a tensor nor a number.
         """
-        returned = next(iter(reversed(self.program.graph_module.graph.nodes))).args[0]
-        pairs = list(zip(returned, self.program.graph_signature.output_specs, strict=True))
-        user = [pair for pair in pairs if _is_user(pair[1]) and self._is_output(pair[0])]
+        results = next(iter(reversed(self.program.graph_module.graph.nodes))).args[0]
+        pairs = list(zip(results, self.program.graph_signature.output_specs, strict=True))
+        returned = [pair for pair in pairs if _is_user(pair[1])]
+        user = [
+            (*pair, name)
+            for pair, name in zip(returned, self._returned_names, strict=True)
+            if self._is_output(pair[0])
+        ]
         state = [pair for pair in pairs if not _is_user(pair[1])]
         asked = self.request.output_names
-        for index, (argument, spec) in enumerate(user):
-            self._add_output(argument, spec, asked[index] if index < len(asked) else None)
+        for index, (argument, spec, name) in enumerate(user):
+            self._add_output(argument, spec, asked[index] if index < len(asked) else name)
         if len(asked) > len(user) + len(state):
             raise InvalidOptionError(self._surplus_outputs())
         for index, (argument, spec) in enumerate(state):

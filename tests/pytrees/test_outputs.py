@@ -158,3 +158,58 @@ def test_without_an_exported_program() -> None:
     for call in (lambda: program.unflatten(program(X)), lambda: program(X, structured=True)):
         with pytest.raises(InvalidOptionError, match="the program has no exported_program"):
             call()
+
+
+# --- names ---------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Scores:
+    logits: Tensor
+    hidden: tuple[Tensor, ...] = ()
+
+
+class Returns(torch.nn.Module):
+    def __init__(self, build: Any) -> None:
+        super().__init__()
+        self.build = build
+        self.offset = torch.nn.Buffer(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.build(x + self.offset)
+
+
+NAMED: dict[str, tuple[Any, list[str]]] = {
+    "a dataclass": (lambda x: Scores(x + 1, (x, x * 2)), ["logits", "hidden.0", "hidden.1"]),
+    "a named tuple": (lambda x: Pair(x + 1, Pair(x * 2, [x * 3])), ["a", "b.a", "b.b.0"]),
+    "a dict": (lambda x: {"out": x + 1, "aux": {"low": x * 2}}, ["out", "aux.low"]),
+    "an ordered dict": (lambda x: collections.OrderedDict(b=x + 1, a=x * 2), ["b", "a"]),
+    "values without outputs": (lambda x: {"mode": "fast", "none": None, "y": x * 2}, ["y"]),
+    "the name of an input": (lambda x: {"x": x * 2, "y": x * 3}, ["x_1", "y"]),
+    "the name of a buffer": (lambda x: {"offset": x * 2}, ["offset_1"]),
+    "one value twice": (lambda x: {"y": x * 2, "z": x}, ["y", "z"]),
+    "keys that are no names": (lambda x: {0: x * 2, "a b": x * 3}, ["mul", "mul_1"]),
+    "a tuple": (lambda x: (x * 2, {"y": x * 3}), ["mul", "mul_1"]),
+}
+
+
+@pytest.mark.parametrize(("build", "names"), NAMED.values(), ids=NAMED.keys())
+def test_outputs_have_the_names_of_fields(build: Any, names: list[str]) -> None:
+    program = onnx_aot.export(Returns(build), (X,))
+    assert [output.name for output in program.model.graph.outputs] == names
+    wanted = [leaf for leaf in pytree.tree_leaves(Returns(build)(X)) if isinstance(leaf, Tensor)]
+    for actual, expected in zip(program(X), wanted, strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def test_names_that_are_given_come_first() -> None:
+    build = NAMED["a dict"][0]
+    program = onnx_aot.export(Returns(build), (X,), output_names=["scores"])
+    assert [output.name for output in program.model.graph.outputs] == ["scores", "aux.low"]
+
+
+def test_a_node_whose_name_is_that_of_a_field() -> None:
+    """The output has it, and the node in between another."""
+    program = onnx_aot.export(lambda x: {"mul": (x * 2).relu()}, (X,))
+    assert [output.name for output in program.model.graph.outputs] == ["mul"]
+    torch.testing.assert_close(program(X)[0], (X * 2).relu())

@@ -96,3 +96,20 @@ def test_elements_in_the_order_of_a_range(function: Callable[[Tensor], Tensor]) 
     program = onnx_aot.export(function, (x,), dynamic_shapes=({0: "n", 1: "m"},))
     for given in (x, x[:1], x[:3, :2]):
         assert_close(program(given)[0], function(given))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("limits", [{"min": 0.5}, {"max": 1.5}, {"min": 0.25, "max": 2.0}])
+def test_relu_before_limits(dtype: torch.dtype, limits: dict[str, float]) -> None:
+    x = (torch.randn(3, 4) * 2).to(dtype)
+    program = onnx_aot.export(lambda x: torch.relu(x).clamp(**limits), (x,))
+    assert_close(program(x)[0], torch.relu(x).clamp(**limits))
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_relu_before_limits_of_integers(dtype: torch.dtype) -> None:
+    x = torch.arange(-4, 9).to(dtype)
+    program = onnx_aot.export(lambda x: F.relu6(torch.relu(x) * 1).clamp(2, 5), (x,))
+    assert torch.equal(program(x)[0], F.relu6(torch.relu(x)).clamp(2, 5))
+    program = onnx_aot.export(lambda x: F.relu6(torch.relu(x)), (x,))
+    assert torch.equal(program(x)[0], F.relu6(torch.relu(x)))

@@ -326,7 +326,8 @@ ROWS: tuple[Row, ...] = (
     Row(
         "sizes do not decide the bounds of a slice, whose length the model uses",
         lambda attempts: (
-            not attempts.last.stops_at_branch
+            # a branch on it that the capture would pass, but for a size that is kept symbolic
+            (not attempts.last.stops_at_branch or bool(attempts.last.plan.conversions))
             and any(failure.needs_slice for failure in attempts.last.failures)
         ),
         _change_last(decides_slices=True, both_ways=False),

@@ -19,7 +19,8 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
 
     Before::
 
-        y = Where(Greater(ReduceMax(bias, [-1]), -inf), x, 0)
+        admitted = Cast(Not(Equal(bias, -inf)))
+        y = Where(Greater(ReduceSum(admitted, [-1]), 0), x, 0)
 
     After, if nothing in ``bias`` is infinite::
 
@@ -29,11 +30,15 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
     later by infinite ones, rows without keys would differ.
     """
     greater = rewriter.producer(node.inputs[0], "Greater")
-    reduce = None if greater is None else rewriter.producer(greater.inputs[0], "ReduceMax")
-    if greater is None or reduce is None or scalar_constant(rewriter, node.inputs[2]) != 0.0:
+    found = greater
+    for name in ("ReduceSum", "Cast", "Not", "Equal"):
+        found = None if found is None else rewriter.producer(found.inputs[0], name)
+    if greater is None or found is None:
         return False
-    x, bias = node.inputs[1], reduce.inputs[0]
-    if scalar_constant(rewriter, greater.inputs[1]) != -math.inf or x is None:
+    x, bias = node.inputs[1], found.inputs[0]
+    if x is None or scalar_constant(rewriter, found.inputs[1]) != -math.inf:
+        return False
+    if any(scalar_constant(rewriter, zero) != 0.0 for zero in (node.inputs[2], greater.inputs[1])):
         return False
     if dimensions(x) is None or dimensions(x) != dimensions(node.outputs[0]):
         return False
@@ -52,12 +57,12 @@ def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
 
         mask = And(everywhere, some)
         scores = Add(products, Where(mask, 0, low))
-        y = Mul(x, Cast(ReduceMax(Cast(mask), [-1])))
+        y = Mul(x, Min(ReduceSum(Cast(mask), [-1]), 1))
 
     After::
 
         scores = Add(products, Where(some, 0, low))
-        y = Mul(x, Cast(ReduceMax(Cast(some), [-1])))
+        y = Mul(x, Min(ReduceSum(Cast(some), [-1]), 1))
 
     If ``mask`` is true everywhere, ``scores = products`` and ``y = x``. ``products`` and ``x``
     already have the shape of the results. From opset 23 on, only this last form is applied, because
@@ -99,32 +104,31 @@ def _shrink_bias(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
 
 def _shrink_row_factor(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool | None:
     """The same for the factor that is 1 for rows that have a key and 0 for others."""
-    cast = rewriter.producer(value, "Cast")
-    reduce = None if cast is None else rewriter.producer(cast.inputs[0], "ReduceMax")
+    least = rewriter.producer(value, "Min")
+    reduce = None if least is None else rewriter.producer(least.inputs[0], "ReduceSum")
     numbers = None if reduce is None else rewriter.producer(reduce.inputs[0], "Cast")
-    if cast is None or reduce is None or numbers is None or len(reduce.inputs) != 2:
+    if least is None or reduce is None or numbers is None or len(reduce.inputs) != 2:
         return None
     given, axes = numbers.inputs[0], rewriter.constant(reduce.inputs[1])
     if given is None or given.dtype != ir.DataType.BOOL or given.shape is None or axes is None:
         return None
     rank = len(given.shape)
-    if axes.tolist() != [rank - 1]:
+    if axes.tolist() != [rank - 1] or scalar_constant(rewriter, least.inputs[1]) != 1.0:
         return None
     mask = _shrink_mask(rewriter, given)
     if mask is None or isinstance(mask, bool):
         return mask
     if mask.shape is None or len(mask.shape) != rank:
         return None
-    small = numbers.outputs[0].dtype
+    dtype, sizes = numbers.outputs[0].dtype, ir.Shape([*mask.shape[:-1], 1])
     as_numbers = rewriter.emit(
-        "Cast", [mask], numbers.attributes, like=numbers, dtype=small, shape=mask.shape
+        "Cast", [mask], numbers.attributes, like=numbers, dtype=dtype, shape=mask.shape
     )
-    sizes = ir.Shape([*mask.shape[:-1], 1])
-    any_key = rewriter.emit(
-        "ReduceMax", [as_numbers, reduce.inputs[1]], reduce.attributes, like=reduce, shape=sizes
+    count = rewriter.emit(
+        "ReduceSum", [as_numbers, reduce.inputs[1]], reduce.attributes, like=reduce, shape=sizes
     )
     return rewriter.emit(
-        "Cast", [any_key], cast.attributes, like=cast, dtype=value.dtype, shape=sizes
+        "Min", [count, least.inputs[1]], like=least, dtype=value.dtype, shape=sizes
     )
 
 
@@ -211,6 +215,6 @@ def _find_index_axis(rewriter: Rewriter, index: ir.Value | None, size: int | str
 
 ADMITTED_ROWS = Rule("admitted_rows", ("Where",), admitted_rows, exact=False)
 TRUE_MASK = Rule(
-    "true_mask", ("Add", "Mul"), true_mask, exact=True, behind=frozenset({"Where", "Cast"})
+    "true_mask", ("Add", "Mul"), true_mask, exact=True, behind=frozenset({"Where", "Min"})
 )
 WHOLE_INDEX = Rule("whole_index", ("GatherND",), whole_index, exact=True)

@@ -49,9 +49,7 @@ def aten_scaled_dot_product_attention(
     elif attn_mask is not None:
         if attn_mask.dtype == BOOL and op.result_dtype in _LOW:
             scores = op.Add(scores, op.Where(attn_mask, 0.0, _make_mask_bias(op)))
-            # as unsigned integers, whose maximum over no elements is 0; booleans have none
-            numbers = op.cast(attn_mask, ir.DataType.UINT8)
-            kept = op.cast(op.reduce("ReduceMax", numbers, [-1], True), op.result_dtype)
+            kept = op.Min(_count_admitted(op, attn_mask), 1.0)
         else:
             bias, admitted = _convert_mask_to_bias(op, attn_mask)
             scores = op.Add(scores, bias)
@@ -97,7 +95,17 @@ def _convert_mask_to_bias(op: Builder, mask: Value) -> tuple[Value, Value]:
         bias = op.Where(mask, 0.0, minus_infinity)
     else:
         bias = op.cast(mask, op.result_dtype)
-    return bias, op.Greater(op.reduce("ReduceMax", bias, [-1], True), minus_infinity)
+    finite = mask if mask.dtype == BOOL else op.Not(op.Equal(bias, minus_infinity))
+    return bias, op.Greater(_count_admitted(op, finite), 0.0)
+
+
+def _count_admitted(op: Builder, mask: Value) -> Value:
+    """Numbers of admitted keys, ``[..., 1]``.
+
+    A sum, since ONNX Runtime's symbolic shape inference, which its optimizers and quantizers begin
+    with, does not know ReduceMax.
+    """
+    return op.reduce("ReduceSum", op.cast(mask, op.result_dtype), [-1], True)
 
 
 def _make_causal_bias(op: Builder, query: Value, key: Value) -> Value:

@@ -92,7 +92,7 @@ CASES = [
     ),
     FusionCase("causal", causal, inputs, {"whole_index": 1}, {"And": 1, "GatherND": 0}),
     FusionCase("above the first", above_first, inputs, {"whole_index": 1}, {"And": 1}),
-    FusionCase("everywhere", everywhere, inputs, {"true_mask": 2}, {"Where": 0, "ReduceMax": 0}),
+    FusionCase("everywhere", everywhere, inputs, {"true_mask": 2}, {"Where": 0, "ReduceSum": 0}),
     FusionCase("part of an index", part_of_index, inputs, {}, {"GatherND": 1}),
     FusionCase("moved index", moved_index, inputs, {}, {"GatherND": 1}),
     FusionCase("finite", Positions(LOW), inputs, {"admitted_rows": 1}, {"Where": 1, "Greater": 0}),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
+import onnx
+import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 
+import onnx_aot
 from tests.ops.rows import Row, T, bools, check, floats, parametrize
 
 target = torch.ops.aten.scaled_dot_product_attention.default
@@ -127,3 +132,23 @@ ROWS = [
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_symbolic_shape_inference_of_onnx_runtime(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Its quantizers and optimizers begin with it; it knows neither ReduceMax nor its results."""
+    from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+
+    def attend(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask) + x
+
+    given = torch.rand(2, 3, 5, 8), torch.ones(2, 1, 1, 5).to(dtype)
+    sizes = ({0: "batch", 2: "length"}, {0: "batch", 3: "length"})
+    program = onnx_aot.export(attend, given, dynamic_shapes=sizes)
+    program.save(tmp_path / "model.onnx")
+    inferred = SymbolicShapeInference.infer_shapes(
+        onnx.load(tmp_path / "model.onnx"), auto_merge=True
+    )
+    known = {value.name for value in inferred.graph.value_info if value.type.tensor_type.shape.dim}
+    known |= {value.name for value in inferred.graph.output}
+    assert known >= {name for node in inferred.graph.node for name in node.output}

@@ -34,6 +34,7 @@ class Fix:
         options: Further options of the export.
         lines: Lines of packages, rewritten.
         sizes: Other sizes of the example and of the comparison; None for those of the row.
+        is_called: Whether the model is called once before the export, so that it has its state.
     """
 
     fixed: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class Fix:
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     lines: tuple[Line, ...] = ()
     sizes: Any = None
+    is_called: bool = False
 
 
 FIXES: dict[str, Fix] = {
@@ -49,6 +51,7 @@ FIXES: dict[str, Fix] = {
     "mambapy": Fix(fixed=("length",)),
     "s5": Fix(fixed=("length", "batch")),
     "se3_transformer": Fix(fixed=("batch", "length")),
+    "snntorch": Fix(is_called=True),
     "titans_memory": Fix(fixed=("batch", "length")),
     "torchaudio_hdemucs": Fix(fixed=("batch", "time")),
     "wavelets": Fix(fixed=("height", "width")),

@@ -52,7 +52,11 @@ def follow_fix(case: FieldCase, fix: Fix) -> dict[str, Any]:
         return result | {"stage": row["stage"], "reason": f"changes it: {shorten_reason(error)}"}
     args, kwargs = fixed.sample(0)
     shapes = fixed.dynamic_shapes
-    subject = Subject(fixed.make(), args, kwargs, shapes, False, "", fixed.options)
+    model = fixed.make()
+    if fix.is_called:
+        with torch.no_grad():
+            model(*args, **kwargs)
+    subject = Subject(model, args, kwargs, shapes, False, "", fixed.options)
     with tempfile.TemporaryDirectory() as folder:
         program = export_case(subject, os.path.join(folder, "ours.onnx"), row)
         if program is not None:
@@ -70,6 +74,8 @@ def describe_fix(fix: Fix) -> str:
     parts += [f"`{name}={value!r}`" for name, value in fix.options.items()]
     for line in fix.lines:
         parts.append(f"`{line.old}` written as `{'; '.join(line.new.splitlines())}`")
+    if fix.is_called:
+        parts.append("the model called once before the export")
     if fix.sizes is not None:
         parts.append(f"an example with {', '.join(f'{k} {v}' for k, v in fix.sizes[0].items())}")
     return "; ".join(parts)

@@ -83,10 +83,10 @@ GRAPHS = """`python -m conformance.mutated_graphs` gives captured graphs of the 
 dynamic sizes, another operator of the same signature or another number at a random node, and
 exports those that PyTorch runs and captures. Of {trials} graphs, {right} are right at the sizes of
 the example and at others, {refused} are refused with an error, {explained} differ by rounding,
-{reported} differ for NaN as the report of the export says, and {failures} differ otherwise. A
-difference is rounding if no value is wrong by itself, but a later operator makes rounding visible,
-or if PyTorch's own result of the first wrong value is as far from that of the whole graph in
-float64 as the ONNX model's:
+{reported} differ for NaN as the report of the export says, and {failures} differ or fail otherwise.
+A difference is rounding if no value is wrong by itself, but a later operator makes rounding
+visible, or if PyTorch's own result of the first wrong value is as far from that of the whole graph
+in float64 as the ONNX model's:
 """
 
 SAVES = """`python -m conformance.interrupted_saves` saves over an existing model and interrupts the

@@ -25,6 +25,7 @@ __all__ = [
     "inputs_of_program",
     "name_collected_inputs",
     "normalize_inputs",
+    "repeats_elements",
 ]
 
 
@@ -108,7 +109,7 @@ def _separate_memory(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[st
         others = seen.setdefault(_storage(leaf), [])
         extent = _byte_range(leaf)
         others.append(extent)
-        repeats = _repeats_elements(leaf)
+        repeats = repeats_elements(leaf)
         if len(others) == 1 and not repeats:
             return leaf
         if repeats or any(
@@ -120,7 +121,7 @@ def _separate_memory(inputs: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[st
     return pytree.tree_map_with_path(separate, inputs), tuple(shared)
 
 
-def _repeats_elements(tensor: torch.Tensor) -> bool:
+def repeats_elements(tensor: torch.Tensor) -> bool:
     """True if elements of a tensor share memory with each other, as those of ``expand`` do."""
     if tensor.layout != torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return False

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.fx
+from torch.export.graph_signature import InputKind
 
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat.lookup import private, private_attribute
@@ -116,17 +117,20 @@ def _drop_views_of_batches(program: torch.export.ExportedProgram) -> None:
     given = [node for node in graph.nodes if node.op == "placeholder"]
     kept, constants = [], dict(program.constants)
     for node, spec in zip(given, signature.input_specs, strict=True):
-        is_of_vmap = type(node.meta.get("val")) is torch.Tensor  # those of others are fake
-        if is_of_vmap and not any(user.users for user in node.users):
+        is_of_vmap = (
+            spec.kind == InputKind.CONSTANT_TENSOR
+            and type(node.meta.get("val")) is torch.Tensor  # those of others are fake
+            and all(user.op == "call_function" and not user.users for user in node.users)
+        )
+        if is_of_vmap:
             for unused in [*node.users, node]:
                 graph.erase_node(unused)
-            constants.pop(str(spec.target))
+            constants.pop(str(spec.target), None)
         else:
             kept.append(spec)
-    if len(kept) == len(given):
-        return
-    _replace(program, program.constants, constants)
-    set_graph_signature(program, type(signature)(kept, signature.output_specs))
+    if len(kept) < len(given):
+        _replace(program, program.constants, constants)
+        set_graph_signature(program, type(signature)(kept, signature.output_specs))
 
 
 def size_conditions(program: torch.export.ExportedProgram) -> list[str]:

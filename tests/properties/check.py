@@ -15,6 +15,7 @@ from torch.export.graph_signature import OutputKind
 
 import onnx_aot
 from conformance.judging import reports_nan
+from onnx_aot.capture.inputs import repeats_elements
 from onnx_aot.dimensions.conditions import fulfils_condition
 from onnx_aot.errors import OnnxExporterError
 from onnx_aot.inspection.differences import add_rounding, compare_outputs
@@ -117,8 +118,8 @@ def _outcome(program: Program, exported: Any, warned: list[str], sizes: Sizes) -
         inputs = pytree.tree_leaves(program.example_inputs(sizes))
         if any("example inputs share memory" in text for text in warned):
             return "sizes of inputs that share memory"
-        if any(map(_repeats_elements, inputs)) and not any(
-            map(_repeats_elements, pytree.tree_leaves(program.example_inputs(program.example)))
+        if any(map(repeats_elements, inputs)) and not any(
+            map(repeats_elements, pytree.tree_leaves(program.example_inputs(program.example)))
         ):
             return "sizes of inputs that share memory"
         if _is_reported(exported, program.example_inputs(sizes)):
@@ -130,11 +131,6 @@ def _outcome(program: Program, exported: Any, warned: list[str], sizes: Sizes) -
 
 def _has_empty_results(expected: Eager) -> bool:
     return not all(result.numel() for result in expected[0])
-
-
-def _repeats_elements(tensor: torch.Tensor) -> bool:
-    """True if elements share memory, as those of ``expand`` do: one is written to, all change."""
-    return any(n > 1 and not step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _export(program: Program) -> tuple[Any, list[str]]:

@@ -112,11 +112,8 @@ def find_undelivered(
         lines = lines_fixing(find_symbol(dim, requested, decisions), decisions)
         found.append(Finding(dim, f"fixed at {size}", lines, _fix_for_line(lines, dim, size)))
     static = {finding.dim for finding in found}
-    branches = list(find_rare_branches(requested, decisions))
-    told = {branch.dim for branch in branches}
     for binding in find_bindings(program, requested, conditions):
-        is_window = _is_window(binding) and binding.dim not in told
-        is_error = is_window or _is_error(binding, requested, decisions)
+        is_error = _is_error(binding, requested, decisions)
         if is_error and binding.dim not in static:
             static.add(binding.dim)
             lines = lines_on(binding.dim, requested, decisions, binding.condition)
@@ -135,7 +132,7 @@ def find_undelivered(
                     "give an example with another size; sizes 0 and 1 broadcast, larger ones do not"
                 )
             found.append(Finding(binding.dim, what, lines, fix))
-    for branch in branches:
+    for branch in find_rare_branches(requested, decisions):
         if branch.dim not in static:
             static.add(branch.dim)
             found.append(_describe_rare(branch))
@@ -402,7 +399,7 @@ def describe_limits(
     """Sentences on dimensions that are correct only for sizes near the example's."""
     found = []
     for binding in find_bindings(program, requested, size_conditions(program), auto=True):
-        is_error = _is_window(binding) or _is_error(binding, requested, decisions)
+        is_error = _is_error(binding, requested, decisions)
         if is_error and not binding.dim.may_be_static:
             continue
         lines = lines_on(binding.dim, requested, decisions, binding.condition)
@@ -416,18 +413,13 @@ def describe_limits(
 # --- lines ---------------------------------------------------------------------------------------
 
 
-def _is_window(binding: Binding) -> bool:
-    """True for conditions such as ``n // 8 == 3``, which are no bounds as ``n <= 50`` is one.
-
-    ``(n + 1) // 2 == 1`` is one too: the capture broadcasts what has size 1 for the example.
-    """
-    is_equality = binding.condition.rpartition(" ")[0].endswith(" ==")
-    return is_equality and (binding.smallest > 1 or 0 < binding.smallest < binding.largest <= 2)
-
-
 def _is_error(binding: Binding, requested: DynamicShapes, decisions: Sequence[Decision]) -> bool:
-    """True if no other size is right, or a number computed from the size was read."""
-    return binding.fixes or _is_of_number(binding, requested, decisions)
+    """True if the dimension is not what was asked for; bounds such as ``n <= 50`` are warned of.
+
+    ``(n + 1) // 2 == 1`` is no bound: the capture broadcasts what has size 1 for the example.
+    """
+    broadcasts = 0 < binding.smallest < binding.largest <= 2
+    return binding.fixes or broadcasts or _is_of_number(binding, requested, decisions)
 
 
 def _is_of_number(

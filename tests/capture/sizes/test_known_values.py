@@ -376,6 +376,37 @@ def test_a_tensor_that_is_held_outside_of_the_model_is_the_same() -> None:
     compare(model, state="drop")
 
 
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda w: torch.kron(w, w),
+        lambda w: torch.cdist(w, w),
+        torch.cov,
+        lambda w: torch.take_along_dim(w, w.argsort(0), 0),
+        lambda w: torch.linalg.multi_dot([w, w.T, w]),
+        lambda w: torch.combinations(w[:, 0]),
+    ],
+    ids=["kron", "cdist", "cov", "take_along_dim", "multi_dot", "combinations"],
+)
+def test_operators_whose_kernels_give_shapes_alone(compute: Callable[[Tensor], Tensor]) -> None:
+    """A capture replaces their kernels; known values are computed with those of torch."""
+    weight = torch.tensor([[1.0, -2.0], [3.0, 0.0], [-1.0, 2.0]])
+
+    class Selected(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(weight.clone())
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            found = compute(self.weight)
+            return x + 1, found[found > 0]
+
+    x = torch.rand(3)
+    program = onnx_aot.export(Selected(), (x,), dynamic_shapes=({0: "n"},))
+    wanted = compute(weight)
+    assert_close(program(x)[1], wanted[wanted > 0])
+
+
 def test_random_numbers_are_not_known() -> None:
     with pytest.raises(CaptureError, match=r"torch\.rand"):
         compare(Model(lambda m, x: x.long() if torch.rand_like(m.ratio) > 2 else x))

@@ -136,6 +136,7 @@ def test_whole_numbers_that_differ_are_never_rounding() -> None:
 
 def test_what_is_not_judged() -> None:
     assert measure_rounding(torch.ones(2), torch.ones(2), torch.ones(3).double()) is None
+    assert measure_rounding(torch.ones(1), torch.ones(1, 1), torch.ones(1).double()) is None
     nan = torch.tensor([float("nan"), 1.0])
     assert not explains(torch.ones(2), nan, torch.ones(2).double())
     assert explains(nan, nan, nan.double())

@@ -35,7 +35,7 @@ from onnx_aot.capture.sizes.deciding_lines import (
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, is_unlimited
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
 from onnx_aot.capture.sizes.size_branches import ONE_BRANCH, RareBranch, find_rare_branches
-from onnx_aot.capture.sizes.squeezes import NOT_SQUEEZED, SQUEEZED, find_squeezed_ones
+from onnx_aot.capture.sizes.squeezes import describe_squeezed
 from onnx_aot.capture.sizes.unrolled_loops import TAKEN_APART, UNROLLED
 from onnx_aot.dimensions.conditions import holds, select_fulfilling
 from onnx_aot.errors import DynamicShapeError
@@ -136,10 +136,10 @@ def find_undelivered(
         if branch.dim not in static:
             static.add(branch.dim)
             found.append(_describe_rare(branch))
-    for dim in find_squeezed_ones(program, requested, left_to_model=False):
+    for dim, (what, fix) in describe_squeezed(program, requested).items():
         if dim not in static:
             static.add(dim)
-            found.append(Finding(dim, SQUEEZED, (), NOT_SQUEEZED.format(size=dim.size)))
+            found.append(Finding(dim, what, (), fix))
     if refused:
         found += _find_limited(program, requested, decisions, static)
     return found

@@ -16,19 +16,22 @@ from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import aten, example_size, symbolic_expression
 
 __all__ = [
-    "NOT_SQUEEZED",
-    "SQUEEZED",
+    "describe_squeezed",
     "dynamic_squeezes",
     "find_squeezed_ones",
     "may_change_rank",
 ]
 
-SQUEEZED = "squeezed, which removes it at the example's size 1 and at no other"
-NOT_SQUEEZED = (
+_ITSELF = (
+    "squeezed, which removes it at the example's size 1 and at no other",
     "squeeze only dimensions that are always 1, as in x.squeeze(1); or give an example where "
-    "{size} is not 1, and exclude 1 with torch.export.Dim(name, min=2)"
+    "{size} is not 1, and exclude 1 with torch.export.Dim(name, min=2)",
 )
-"""Fix for a dimension that is ``SQUEEZED``."""
+_PART = (
+    "part of a size that is squeezed, which removes an axis at the example's {size} of {example} "
+    "and not at others",
+    "squeeze only dimensions that are always 1; or give an example with another {size}",
+)
 
 OVERLOADS = {
     overload
@@ -63,9 +66,10 @@ def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, 
 def find_squeezed_ones(
     program: torch.export.ExportedProgram, requested: DynamicShapes, left_to_model: bool = True
 ) -> list[RequestedDim]:
-    """Returns the dimensions of size 1 that the model squeezes and that are dynamic.
+    """Returns the dynamic dimensions from which the model computes a size 1 that it squeezes.
 
-    The program has another rank than the model for the example itself.
+    Mostly the dimension is itself 1 in the example; ``x[1:].squeeze(0)`` does so at size 2. The
+    program has another rank than the model for the example itself.
 
     Args:
         program: The captured program.
@@ -73,25 +77,38 @@ def find_squeezed_ones(
         left_to_model: Whether dimensions that may be static, such as those with ``Dim.AUTO``, are
             returned; otherwise all others.
     """
-    ones: dict[str, list[RequestedDim]] = {}
-    for dim, size in sizes_of(program, requested):
-        if isinstance(size, torch.SymInt) and example_size(size) == 1:
-            ones.setdefault(str(size), []).append(dim)
-    wanted = {
-        size: dims
-        for size, dims in ones.items()
-        if all(dim.may_be_static for dim in dims) == left_to_model
-    }
-    if not wanted:
-        return []
     squeezed = {
-        str(symbol)
+        symbol
         for node in program.graph.nodes
         for _, size in _axes_that_may_be_one(node)
         if example_size(size) == 1
-        for symbol in getattr(symbolic_expression(size), "free_symbols", ())  # of n*m too
+        for symbol in _symbols_of(size)  # of n*m too
     }
-    return [dim for size, dims in wanted.items() if size in squeezed for dim in dims]
+    if not squeezed:
+        return []
+    found: dict[str, list[RequestedDim]] = {}
+    for dim, size in sizes_of(program, requested):
+        if squeezed & _symbols_of(size):
+            found.setdefault(str(size), []).append(dim)
+    return [
+        dim
+        for dims in found.values()
+        if all(dim.may_be_static for dim in dims) == left_to_model
+        for dim in dims
+    ]
+
+
+def describe_squeezed(
+    program: torch.export.ExportedProgram, requested: DynamicShapes
+) -> dict[RequestedDim, tuple[str, str]]:
+    """Describes the dimensions of ``find_squeezed_ones`` that may not be static, with a fix each."""
+    sizes = dict(sizes_of(program, requested))
+    found = {}
+    for dim in find_squeezed_ones(program, requested, left_to_model=False):
+        example = example_size(sizes[dim])
+        what, fix = _ITSELF if example == 1 else _PART
+        found[dim] = (what.format(size=dim.size, example=example), fix.format(size=dim.size))
+    return found
 
 
 def may_change_rank(node: torch.fx.Node) -> bool:
@@ -123,6 +140,10 @@ def _may_be_one(size: int | torch.SymInt) -> bool:
     return isinstance(size, torch.SymInt) and not (
         statically_known_true(size != 1) or statically_known_true(size == 1)
     )
+
+
+def _symbols_of(size: int | torch.SymInt) -> set[object]:
+    return set(getattr(symbolic_expression(size), "free_symbols", ()))
 
 
 def _rename_sizes(size: object, names: Mapping[str, str]) -> str:

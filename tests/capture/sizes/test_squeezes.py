@@ -34,6 +34,16 @@ def flattened(x: Tensor) -> Tensor:
     return x[:, :1].flatten().squeeze(0) * 2
 
 
+def behind_a_slice(x: Tensor) -> Tensor:
+    return x[1:].squeeze(0) * 2
+
+
+def behind_a_slice_from_the_end(x: Tensor) -> Tensor:
+    """One row at every size but 0 and 1, which the capture cannot tell."""
+    row = x[-2:-1]
+    return row.squeeze(0) + row.expand(1, 3).sum()
+
+
 def before_a_limit(x: Tensor) -> Tensor:
     return x.squeeze(0) * 2 + x.expand(1, 3).sum()
 
@@ -115,3 +125,20 @@ def test_a_named_dimension_that_is_1_becomes_static_on_request() -> None:
             Squeezing(first), (x,), dynamic_shapes=({0: "n"},), on_specialized="warn"
         )
     torch.testing.assert_close(program(x)[0], first(x))
+
+
+def test_a_computed_size_that_is_1_keeps_the_rank_of_the_example() -> None:
+    """The model may fix the dimension, and would have another rank at the example itself."""
+    for function in (behind_a_slice, behind_a_slice_from_the_end):
+        x = torch.rand(2, 3)
+        program = onnx_aot.export(function, (x,), dynamic_shapes=({0: Dim.AUTO},))
+        torch.testing.assert_close(program(x)[0], function(x))
+
+
+def test_a_named_dimension_of_a_computed_size_that_is_1_is_refused() -> None:
+    what = r"part of a size that is squeezed, which removes an axis at the example's x.shape\[0\] of 2"
+    with pytest.raises(DynamicShapeError, match=what):
+        onnx_aot.export(behind_a_slice, (torch.rand(2, 3),), dynamic_shapes=({0: "n"},))
+    with pytest.warns(OnnxExporterWarning, match="squeeze removes dimensions of size 1"):
+        program = onnx_aot.export(behind_a_slice, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
+    torch.testing.assert_close(program(x := torch.rand(7, 3))[0], behind_a_slice(x))

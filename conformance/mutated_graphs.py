@@ -14,15 +14,17 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import functools
 import itertools
 import json
 import math
+import os
 import random
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -191,15 +193,36 @@ def _capture_mutated(module: Any, args: Any, kwargs: Any, shapes: Any) -> Any:
     from torch.utils import _pytree as pytree
 
     module.recompile()
+    if not _survives(functools.partial(_run_eagerly, module, args, kwargs)):
+        return None
     try:
-        with torch.no_grad():
-            values = pytree.tree_leaves(module(*args, **kwargs))
+        values = pytree.tree_leaves(_run_eagerly(module, args, kwargs))
         numbers = [v.double() for v in values if isinstance(v, torch.Tensor) and v.numel()]
         if not any(n.isfinite().any() for n in numbers if not n.is_complex()):
             return None
         return torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception:
         return None
+
+
+def _run_eagerly(module: Any, args: Any, kwargs: Any) -> Any:
+    import torch
+
+    with torch.no_grad():
+        return module(*args, **kwargs)
+
+
+def _survives(function: Callable[[], object]) -> bool:
+    """True if a call raises or returns; False if it crashes, in a copy of this process.
+
+    PyTorch's kernels crash for some arguments that no wrapper of Python checks.
+    """
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            function()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # --- mutations -----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ __all__ = [
     "NAME_SCOPES",
     "ORIGINAL_NAME",
     "OUTPUT_KIND",
+    "PIECE",
     "PLACEHOLDER_DOMAIN",
     "SIGNATURE",
     "STACK_TRACE",
@@ -35,6 +36,9 @@ PLACEHOLDER_DOMAIN = "onnx_aot.placeholder"
 
 FX_NODE = "fx_node"
 """In ``Node.meta``, which is not saved: the FX node that an ONNX node comes from."""
+
+PIECE = "piece"
+"""Also in ``Node.meta``: the operator, of those that eager PyTorch runs an operator as."""
 
 APART = "apart"
 """Also in ``Node.meta``: nodes that differ in it are not merged, even if otherwise equal."""

@@ -159,6 +159,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
         "aten.slogdet",
         "aten.triangular_solve",
     ),
+    "nn.conv_backward": ("aten.convolution_backward",),
     "nn.ctc_loss": ("aten.ctc_loss",),
     "nn.flex_attention": ("torch.ops.higher_order.flex_attention",),
     "nn.fractional_pooling": (

@@ -18,7 +18,6 @@ NOT_TRANSLATED.update(
             "torch.nn.functional.adaptive_avg_pool3d"
         ),
         aten.avg_pool2d_backward.default: _GRADIENT,
-        aten.convolution_backward.default: _GRADIENT,
         aten.resize_.default: (
             "changes the size of a tensor whose storage has other views, or is not known; make a "
             "new tensor with reshape or slicing"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import onnx_ir as ir
 
 from onnx_aot.dtypes import HALVES
 from onnx_aot.graph.nodes import take_place
 from onnx_aot.graph.traversal import WITH_GRAPHS
-from onnx_aot.metadata.keys import FX_NODE
+from onnx_aot.metadata.keys import FX_NODE, PIECE
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
 from onnx_aot.targets.fusion_workarounds import KEPT_APART
@@ -241,7 +242,7 @@ class _Wide:
 
     value: ir.Value
     exact: bool
-    origin: str | None
+    origin: tuple[Any, Any] | None
 
 
 class _Legalizer:
@@ -406,10 +407,13 @@ def _type_variable_at(variables: Sequence[str | None], index: int) -> str | None
     return variables[min(index, len(variables) - 1)] if variables else None
 
 
-def _origin(node: ir.Node) -> str | None:
-    """Name of the operator of the captured graph that a node comes from."""
-    origin = node.meta.get(FX_NODE)
-    return None if origin is None else str(origin)
+def _origin(node: ir.Node) -> tuple[Any, Any] | None:
+    """Names the kernel of torch that a node is part of, which rounds its result once.
+
+    It is an operator of the captured graph, or of those that eager PyTorch runs it as.
+    """
+    operator = node.meta.get(FX_NODE)
+    return None if operator is None else (operator, node.meta.get(PIECE))
 
 
 def _change_attributes(node: ir.Node, plan: _Plan) -> None:

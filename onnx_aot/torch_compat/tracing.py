@@ -216,11 +216,17 @@ def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
     table = private("torch._decomp:decomposition_table") or {}
     same = {_as_many_axes(target, table): None, table.get(target): None}
     rules = [rule for rule in same if rule is not None]
+    if is_composite(target):
+        rules.append(target.decompose)
+    return rules
+
+
+def is_composite(target: OpOverload) -> bool:
+    """True if eager PyTorch runs an operator as calls of others, each with a kernel of its own."""
     can_decompose = private_attribute(target, "torch._ops:OpOverload._can_decompose")
     with contextlib.suppress(RuntimeError):  # TorchScript operators have no dispatch table
-        if can_decompose is not None and can_decompose():
-            rules.append(target.decompose)
-    return rules
+        return can_decompose is not None and bool(can_decompose())
+    return False
 
 
 def _as_many_axes(

@@ -33,12 +33,14 @@ class Pieces:
         inputs: Positions of those arguments among the flattened arguments.
         measured: Whether the graph has unbacked symbols of its own, in which case two nodes must
             not share it.
+        separate: Whether eager PyTorch runs the pieces one by one too, and not in one kernel.
     """
 
     graph: torch.fx.Graph
     owner: torch.fx.GraphModule
     inputs: tuple[int, ...]
     measured: bool = False
+    separate: bool = False
 
     def arguments(self, node: torch.fx.Node) -> list[torch.fx.Node]:
         """The FX nodes of ``node`` that the placeholders stand for."""
@@ -107,7 +109,11 @@ def _trace(rule: Any, target: OpOverload, flat: list[Any], structure: Any) -> Pi
         return None  # the rule calls the operator itself
     results = [n.meta.get("val") for n in graph.nodes]
     return Pieces(
-        graph, module, positions, bool(_collect_symbols(results) - _collect_symbols(examples))
+        graph,
+        module,
+        positions,
+        measured=bool(_collect_symbols(results) - _collect_symbols(examples)),
+        separate=torch_compat.is_composite(target),
     )
 
 

@@ -26,7 +26,7 @@ from onnx_aot.fx_passes.custom_writes import FUNCTIONALIZED, original_call
 from onnx_aot.fx_passes.nested_graphs import body_of
 from onnx_aot.graph.names import Names
 from onnx_aot.graph.traversal import subgraphs
-from onnx_aot.metadata.keys import FX_NODE
+from onnx_aot.metadata.keys import FX_NODE, PIECE
 from onnx_aot.metadata.provenance import location, place, target_name
 from onnx_aot.metadata.stamp import Metadata
 from onnx_aot.ops.complex.pairs import Complex, join, make_recorded_part, split
@@ -370,8 +370,12 @@ class Walker:
             if piece.op == "placeholder":
                 self.values[piece] = self.argument(next(arguments))
             elif piece.op == "call_function":
+                start = len(self.op.nodes)
                 self.values[piece] = self._translate(piece)
                 self._record(piece)
+                if pieces.separate:
+                    for onnx_node in self.op.nodes[start:]:
+                        onnx_node.meta.setdefault(PIECE, piece.name)
             elif piece.op == "get_attr":
                 constant = operator.attrgetter(piece.target)(pieces.owner)
                 self.values[piece] = self._emit_constant(constant)

@@ -207,6 +207,17 @@ def test_one_captured_operator_rounds_once() -> None:
     assert operators(program).count("Cast") == 5
 
 
+def test_an_operator_that_torch_runs_as_several_rounds_after_each() -> None:
+    """PyTorch's terms of equal distributions cancel; those of one kernel would not."""
+    x = example((26, 10), torch.float16)
+
+    def diverge(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.kl_div(x.log_softmax(-1), x.softmax(-1), reduction="sum")
+
+    program = check(diverge, (x,))
+    assert float(program(x)[0]) == float(diverge(x))
+
+
 def test_rounding_does_not_depend_on_metadata() -> None:
     x = example((3, 4), torch.bfloat16)
     for metadata in ("full", "none"):

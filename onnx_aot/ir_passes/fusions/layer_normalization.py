@@ -116,7 +116,7 @@ def _match_variance(
     for variance, added in both_orders(single_use(rewriter, sqrt.inputs[0], "Add")):
         epsilon = scalar_constant(rewriter, added)
         reduce = single_use(rewriter, variance, "ReduceMean")
-        if epsilon is None or reduce is None:
+        if epsilon is None or epsilon < 0 or reduce is None:  # ONNX Runtime refuses these
             continue
         axes = reduced_axes(rewriter, reduce)
         square = reduce.inputs[0].producer() if reduce.inputs[0] is not None else None

@@ -10,6 +10,7 @@ from onnx_aot.builder.builder import Builder
 from onnx_aot.ops.core.indexing import range_of_length
 from onnx_aot.ops.core.movement import reshape, swap_axes
 from onnx_aot.ops.nn.attention import aten_scaled_dot_product_attention
+from onnx_aot.ops.nn.normalization import aten_layer_norm
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
@@ -126,7 +127,7 @@ def aten__transformer_encoder_layer_fwd(
     """Attention and two linear layers, each added to its input; normalized before or after."""
 
     def normalize(x: Value, weight: Value, bias: Value) -> Value:
-        x = op.LayerNormalization(x, weight, bias, axis=-1, epsilon=eps)
+        x = aten_layer_norm(op, x, (embed_dim,), weight, bias, eps)
         x.shape = src.shape
         return x
 

@@ -31,6 +31,13 @@ def aten_layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Value:
+    if eps < 0:  # ONNX Runtime refuses it in SkipLayerNormalization, into which it may fuse this
+        wide = op.cast(input, _statistics_type(input.dtype))
+        axes = list(range(-len(normalized_shape), 0))
+        value = _normalize_axes(op, wide, axes, eps)[0]
+        value = value if weight is None else op.Mul(value, op.cast(weight, wide.dtype))
+        value = value if bias is None else op.Add(value, op.cast(bias, wide.dtype))
+        return op.cast(value, input.dtype)
     if weight is None:
         weight = make_full(op, normalized_shape, 1, op.result_dtype)
     return op.LayerNormalization(input, weight, bias, axis=-len(normalized_shape), epsilon=eps)
@@ -118,11 +125,15 @@ def _statistics_type(dtype: ir.DataType | None) -> ir.DataType | None:
 def _normalize_axes(
     op: Builder, value: Value, axes: Sequence[int], eps: float
 ) -> tuple[Value, Value, Value]:
-    """Normalizes over axes; also returns the mean and the inverse deviation, of the same rank."""
+    """Normalizes over axes; also returns the mean and the inverse deviation, of the same rank.
+
+    A negative ``eps`` is subtracted, so that ONNX Runtime does not find a LayerNormalization here.
+    """
     mean = op.reduce("ReduceMean", value, axes, True)
     centred = op.Sub(value, mean)
     variance = op.reduce("ReduceMean", op.Mul(centred, centred), axes, True)
-    inverse = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
+    shifted = op.Sub(variance, -eps) if eps < 0 else op.Add(variance, eps)
+    inverse = op.Reciprocal(op.Sqrt(shifted))
     return op.Mul(centred, inverse), mean, inverse
 
 

@@ -10,8 +10,8 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.dtypes import is_floating
-from onnx_aot.ops.core.movement import reshape
+from onnx_aot.dtypes import INT64_MAX, is_floating
+from onnx_aot.ops.core.movement import reshape, slice_axis
 from onnx_aot.ops.core.size_math import add_sizes, multiply_sizes, product
 from onnx_aot.ops.nn.conv_arguments import (
     apply_batched,
@@ -136,8 +136,14 @@ def _gather_elements(
 ) -> tuple[Value, list[Size]]:
     """Elements of each window, ``[N, C, *kernel, *windows]``, and the window counts per axis."""
     kernel = windows["kernel_shape"]
-    spatial = len(kernel)
-    dilations = windows.get("dilations", [1] * spatial)
+    wide = _pad_for_windows(op, value, windows, fill)
+    gathering = gather_windows(op, wide, kernel, windows["strides"], windows["dilations"])
+    return gathering, op.all_sizes(gathering)[2 + len(kernel) :]
+
+
+def _pad_for_windows(op: Builder, value: Value, windows: dict[str, Any], fill: int) -> Value:
+    """The value with the padding, and with what the last windows lack in ceil mode."""
+    spatial = len(windows["kernel_shape"])
     pads: list[Size] = list(windows["pads"][:spatial])
     after = pads
     if windows["ceil_mode"]:
@@ -146,9 +152,7 @@ def _gather_elements(
             for axis in range(spatial)
         ]
         after = [add_sizes(op, pad, more) for pad, more in zip(pads, missing, strict=True)]
-    wide = pad_last_axes(op, value, pads, after, fill)
-    gathering = gather_windows(op, wide, kernel, windows["strides"], dilations)
-    return gathering, op.all_sizes(gathering)[2 + spatial :]
+    return pad_last_axes(op, value, pads, after, fill)
 
 
 _register_max_pool(1, aten.max_pool1d.default, aten.max_pool1d_with_indices.default)
@@ -209,13 +213,14 @@ def _average_windows(
 
     Integers are divided toward zero. ``counted`` is the divisor, or a bool: whether padding counts.
     """
-    spatial = len(windows["kernel_shape"])
-    elements, counts = _gather_elements(op, value, windows, 0)
-    sums = op.reduce("ReduceSum", elements, list(range(2, spatial + 2)), False)
+    sums = _pad_for_windows(op, value, windows, 0)
+    for axis, kernel in enumerate(windows["kernel_shape"]):
+        sums = _sum_along_axis(op, sums, axis + 2, kernel, windows["strides"][axis])
     if not isinstance(counted, bool):
         return op.Div(sums, counted)
+    spatial = len(windows["kernel_shape"])
     divisor: Value | None = None
-    for axis, count in enumerate(counts):
+    for axis, count in enumerate(op.all_sizes(sums)[2:]):
         size, pad = op.size(value, axis + 2), windows["pads"][axis]
         start = op.Sub(op.Mul(op.Range(0, count, 1), windows["strides"][axis]), pad)
         end = op.Min(op.Add(start, windows["kernel_shape"][axis]), add_sizes(op, size, pad))
@@ -226,6 +231,27 @@ def _average_windows(
         length = op.Unsqueeze(length, after) if after else length
         divisor = length if divisor is None else op.Mul(divisor, length)
     return op.Div(sums, op.cast(divisor, value.dtype))
+
+
+def _sum_along_axis(op: Builder, value: Value, axis: int, kernel: int, stride: int) -> Value:
+    """Sums of the windows along one axis, in memory of the value's size.
+
+    The sums of ``2 n`` elements are those of ``n`` elements plus the same from ``n`` further on. A
+    window is cut into pieces whose lengths are powers of two: 7 elements are 4, 2 and 1.
+    """
+    total, length, before = None, 1, 0
+    while True:
+        if kernel & length:  # the pieces of every stride-th window, ``before`` after its start
+            end = before + length - kernel
+            piece = slice_axis(op, value, axis, before, end or INT64_MAX, stride)
+            total = piece if total is None else op.Add(total, piece)
+            before += length
+        if before == kernel:
+            assert total is not None
+            return total
+        first = slice_axis(op, value, axis, 0, -length)
+        value = op.Add(first, slice_axis(op, value, axis, length, INT64_MAX))
+        length *= 2
 
 
 def _ceil_mode_padding(op: Builder, size: Size, windows: dict[str, Any], axis: int) -> Size:

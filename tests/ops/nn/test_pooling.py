@@ -180,6 +180,12 @@ BY_WINDOWS = [
     )
 ] + [
     Row(AVG_POOL[1], (ints("n", 2, "h"), [3]), {"padding": [1]}, name="int64"),
+    Row(
+        AVG_POOL[2],
+        (floats("n", 2, "h", 30, **DOUBLE), [6, 29], [1, 3], [3, 5], True, False),
+        name="wide, float64",
+        sizes=MANY,
+    ),
     Row(AVG_POOL[1], (floats(2, "h", **DOUBLE), [3]), {"padding": [1]}, name="float64"),
     Row(
         MAX_POOL[2],
@@ -213,3 +219,20 @@ ROWS = [*LARGEST, *AVERAGE, *ADAPTIVE, *BY_WINDOWS]
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
+
+
+def test_averages_of_doubles_take_memory_of_the_size_of_the_input() -> None:
+    """The windows of all axes together have 1,024 times the elements of the input."""
+    x = torch.rand(1, 1, 64, 64, dtype=torch.float64)
+    program = onnx_aot.export(lambda x: torch.nn.functional.avg_pool2d(x, 32, 1), (x,))
+    torch.testing.assert_close(program(x)[0], torch.nn.functional.avg_pool2d(x, 32, 1))
+    sizes = [math.prod(v.shape) for node in program.model.graph for v in node.outputs]
+    assert max(sizes) <= x.numel()
+
+
+def test_an_average_of_doubles_reads_its_window_alone() -> None:
+    x = torch.rand(1, 1, 20, dtype=torch.float64)
+    x[0, 0, 3], x[0, 0, 15] = math.inf, math.nan
+    program = onnx_aot.export(lambda x: torch.nn.functional.avg_pool1d(x, 7, 2), (x,))
+    expected = torch.nn.functional.avg_pool1d(x, 7, 2)
+    torch.testing.assert_close(program(x)[0], expected, equal_nan=True)

@@ -120,7 +120,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
         "aten.linalg_ldl_solve",
     ),
     "linalg.least_squares": ("aten.linalg_lstsq",),
-    "linalg.matrix_norms": ("aten.linalg_matrix_norm", "aten.linalg_norm"),
+    "linalg.matrix_norms": ("aten.linalg_cond", "aten.linalg_matrix_norm", "aten.linalg_norm"),
     "linalg.matrix_functions": ("aten.linalg_matrix_exp",),
     "linalg.qr": (
         "aten.geqrf",

@@ -5,11 +5,32 @@ from __future__ import annotations
 import pytest
 import torch
 
-from onnx_aot.errors import DynamicShapeError
+from onnx_aot.errors import CaptureError, DynamicShapeError
 from tests.torch_compat.models import Example, function, rows
 from tests.torch_compat.without import absent, differs, exported, shows
 
+GRADIENTS = {
+    "array": {"dim": [0]},
+    "scalararray": {"spacing": 2.0, "dim": [0]},
+    "scalarint": {"spacing": 2.0},
+    "scalarrayarray": {"spacing": [2.0, 1.0], "dim": [0, 1]},
+    "scalarrayint": {"spacing": [2.0], "dim": 0},
+    "tensorarray": {"spacing": [torch.arange(3.0)], "dim": [1]},
+    "tensorarrayint": {"spacing": [torch.arange(3.0)], "dim": 1},
+}
+
 FIXED = {
+    **{
+        f"kernel of aten.gradient.{overload}": Example(
+            function(
+                lambda x, call=getattr(torch.ops.aten.gradient, overload), options=options: call(
+                    x, **options
+                )
+            ),
+            rows,
+        )
+        for overload, options in GRADIENTS.items()
+    },
     "kernel of aten.linalg_matrix_norm.default": Example(
         function(lambda x: torch.ops.aten.linalg_matrix_norm.default(x.T, 1)), rows
     ),
@@ -25,4 +46,14 @@ def test_rows_are_fixed(name: str) -> None:
     example = FIXED[name]
     assert not differs(example, exported(example))
     with absent(name), pytest.raises(DynamicShapeError, match="fixed at"):
+        exported(example)
+
+
+@shows("kernel of aten.linalg_cond.p_str")
+def test_condition_numbers_are_refused() -> None:
+    example = Example(
+        function(lambda x: torch.linalg.cond(x @ x.T + torch.eye(x.shape[0]), "fro")), rows
+    )
+    assert not differs(example, exported(example))
+    with absent("kernel of aten.linalg_cond.p_str"), pytest.raises(CaptureError, match="numel"):
         exported(example)

@@ -257,6 +257,31 @@ def _matrix_norm(
     )
 
 
+def _cond(self: Tensor, p: str) -> Tensor:
+    """Keeps sizes dynamic; torch's kernel asks whether there are elements."""
+    check(self.dim() >= 2, lambda: "linalg.cond: expected at least two axes")
+    if p != "nuc":
+        check(self.shape[-2] == self.shape[-1], lambda: "linalg.cond: expected square matrices")
+    made = self.dtype
+    return self.new_empty(self.shape[:-2], dtype=made.to_real() if made.is_complex else made)
+
+
+def _gradient(
+    self: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
+) -> list[Tensor]:
+    """Keeps sizes dynamic; torch's kernel reads them as numbers."""
+    axes = [dim] if isinstance(dim, int) else range(self.dim()) if dim is None else dim
+    check(edge_order in (1, 2), lambda: "torch.gradient: expected edge_order 1 or 2")
+    for axis in axes:
+        check(self.shape[axis] > edge_order, lambda: "torch.gradient: expected longer axes")
+    if isinstance(spacing, Sequence):
+        check(len(spacing) == len(axes), lambda: "torch.gradient: expected a spacing per axis")
+    made = self.dtype
+    if not (made.is_floating_point or made.is_complex):
+        made = torch.get_default_dtype()
+    return [self.new_empty(self.shape, dtype=made) for _ in axes]
+
+
 def _multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """Keeps sizes dynamic; torch's kernel compares numbers of multiplications."""
     check(len(tensors) > 1, lambda: "expected at least two matrices")
@@ -317,6 +342,19 @@ KERNELS: dict[Any, Any] = {
     aten.cov.default: _cov,
     aten.ctc_loss.IntList: _ctc_loss,
     aten.ctc_loss.Tensor: _ctc_loss,
+    **{
+        overload: _gradient
+        for overload in (
+            aten.gradient.array,
+            aten.gradient.scalararray,
+            aten.gradient.scalarint,
+            aten.gradient.scalarrayarray,
+            aten.gradient.scalarrayint,
+            aten.gradient.tensorarray,
+            aten.gradient.tensorarrayint,
+        )
+    },
+    aten.linalg_cond.p_str: _cond,
     aten.linalg_lstsq.default: _lstsq,
     aten.linalg_matrix_norm.default: _matrix_norm,
     aten.linalg_multi_dot.default: _multi_dot,
@@ -344,6 +382,8 @@ _WITHOUT: dict[Any, str] = {
     _cov: "torch.cov and torch.corrcoef are refused.",
     _ctc_loss: "ctc_loss is refused.",
     _matrix_norm: "torch.linalg.norm and matrix_norm fix rows or columns.",
+    _cond: "torch.linalg.cond of the orders fro and nuc is refused.",
+    _gradient: "torch.gradient fixes all dimensions.",
     _multi_dot: "torch.linalg.multi_dot fixes all dimensions.",
     _lstsq: "torch.linalg.lstsq is refused.",
     _cdist: "torch.cdist limits the number of rows to 25, or to more than 25.",

@@ -1,4 +1,4 @@
-"""Norms of matrices, and ``linalg.norm``, which also takes vectors.
+"""Norms of matrices, condition numbers, and ``linalg.norm``, which also takes vectors.
 
 Torch's own rules ask whether a matrix has elements, which a dynamic size does not tell.
 """
@@ -15,6 +15,7 @@ from onnx_aot.ops.core.movement import move_axis
 from onnx_aot.ops.core.reduction import Axes, reduce_extreme
 from onnx_aot.ops.linalg.jacobi import aten_linalg_svdvals
 from onnx_aot.ops.linalg.products_and_norms import reduce_vector_norm
+from onnx_aot.ops.linalg.solvers import aten_linalg_inv_ex
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import aten
 
@@ -83,3 +84,21 @@ def aten_linalg_norm(
     if axes is not None and len(axes) == 2:
         return _reduce_matrices(op, value, ord, axes, keepdim)
     return reduce_vector_norm(op, value, ord, axes, keepdim)
+
+
+@register(aten.linalg_cond.default, aten.linalg_cond.p_str)
+def aten_linalg_cond(op: Builder, self: Value, p: Any = None) -> Value:
+    """The norm of a matrix times that of its inverse, which is infinite for a singular matrix."""
+    if p == "nuc" or p is None or abs(p if isinstance(p, (int, float)) else 0) == 2:
+        values = aten_linalg_svdvals(op, self)
+        if p == "nuc":
+            inverse = op.reduce("ReduceSum", op.Reciprocal(values), [-1], False)
+            return op.Mul(op.reduce("ReduceSum", values, [-1], False), inverse)
+        largest, smallest = (op.Gather(values, op.constant(i), axis=-1) for i in (0, -1))
+        return op.Div(smallest, largest) if p == -2 else op.Div(largest, smallest)
+    inverse, info = aten_linalg_inv_ex(op, self)
+    singular = op.Unsqueeze(op.Greater(info, 0), [-2, -1])
+    inverse = op.Where(singular, math.inf, inverse)
+    norms = [_reduce_matrices(op, matrix, p, (-2, -1), False) for matrix in (self, inverse)]
+    number = op.Mul(*norms)
+    return op.Where(op.IsNaN(number), math.inf, number)

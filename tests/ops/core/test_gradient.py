@@ -5,12 +5,11 @@ from __future__ import annotations
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, check, floats, given, ints, parametrize
 
-# torch.export captures gradients only with static sizes.
 POINTS = given(0.0, 1.0, 3.0, 3.5, 5.0, 7.0)
 
 ROWS = [
     *(
-        Row(aten.gradient.scalarint, (floats(9, 6),), {"edge_order": order, **more}, name=name)
+        Row(aten.gradient.scalarint, (floats("h", "w"),), {"edge_order": order, **more}, name=name)
         for name, order, more in (
             ("all", 1, {}),
             ("all, second order", 2, {}),
@@ -18,11 +17,11 @@ ROWS = [
             ("one, second order", 2, {"dim": -1, "spacing": 2}),
         )
     ),
-    Row(aten.gradient.scalarint, (ints(9, 6),), name="int"),
-    Row(aten.gradient.scalararray, (floats(9, 6),), {"spacing": 2.0, "dim": [1, 0]}),
-    Row(aten.gradient.array, (floats(2, 9, 6),), {"dim": [2, 1], "edge_order": 2}),
-    Row(aten.gradient.scalarrayint, (floats(9, 6),), {"spacing": [0.5, 3.0]}),
-    Row(aten.gradient.scalarrayarray, (floats(9, 6),), {"spacing": [0.5, 3.0], "dim": [1, 0]}),
+    Row(aten.gradient.scalarint, (ints("h", "w"),), name="int"),
+    Row(aten.gradient.scalararray, (floats("h", "w"),), {"spacing": 2.0, "dim": [1, 0]}),
+    Row(aten.gradient.array, (floats("l", "h", "w"),), {"dim": [2, 1], "edge_order": 2}),
+    Row(aten.gradient.scalarrayint, (floats("h", "w"),), {"spacing": [0.5, 3.0]}),
+    Row(aten.gradient.scalarrayarray, (floats("h", "w"),), {"spacing": [0.5, 3.0], "dim": [1, 0]}),
     *(
         Row(
             aten.gradient.tensorarrayint,
@@ -35,7 +34,7 @@ ROWS = [
     *(
         Row(
             aten.gradient.tensorarray,
-            (floats(6, 4),),
+            (floats(6, "m"),),
             {"spacing": [POINTS], "dim": [0], "edge_order": order},
             name=f"order {order}",
         )

@@ -15,6 +15,10 @@ ORDERS = (1, -1, 2, -2, math.inf, -math.inf, "fro", "nuc")
 NAN = T((3, 3), torch.float32, lambda *_: torch.eye(3).fill_diagonal_(torch.nan))
 
 
+def _make_regular(*sizes: int) -> torch.Tensor:
+    return torch.rand(sizes) + 3 * torch.eye(sizes[-1])
+
+
 def _overload(operator: str, order: object) -> Any:
     packet = getattr(aten, operator)
     if isinstance(order, str):
@@ -39,6 +43,20 @@ ROWS = [
 ] + [
     Row(_overload("linalg_norm", order), (floats("n", "m"), order), name=f"{order}")
     for order in ORDERS
+]
+ROWS += [
+    Row(
+        aten.linalg_cond.p_str if isinstance(order, str) else aten.linalg_cond.default,
+        (make, *((order,) if order else ())),
+        name=f"{order}, {name}",
+    )
+    for order in (None, *ORDERS)
+    for name, make in (
+        ("square", T(("n", "n"), torch.float32, _make_regular)),
+        ("batch", T(("l", 3, 3), torch.float32, _make_regular)),
+        ("singular", T((3, 3), torch.float32, lambda *_: torch.ones(3, 3).triu(1))),
+    )
+    if name != "singular" or order not in (None, 2, -2, "nuc")  # rounding decides
 ]
 ROWS += [
     Row(aten.linalg_norm.default, args, keywords, name=name)

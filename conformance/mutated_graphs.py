@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import copy
 import functools
 import itertools
 import json
@@ -149,7 +150,7 @@ def mutate_row(row: str, seed: int, trials: int) -> dict[str, Any]:
     while trials and tries:
         tries -= 1
         program, args, kwargs, shapes = captured
-        module = program.module(check_guards=False)
+        module = copy.deepcopy(program.module(check_guards=False))  # a mutant may write to its state
         done = mutate_graph(module.graph, chosen)
         mutated = done and _capture_mutated(module, args, kwargs, shapes)
         if not mutated:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 
 import onnx_ir as ir
 import pytest
@@ -158,3 +160,26 @@ def test_a_crash_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutated_graphs, "run_isolated", end)
     result = mutated_graphs._run_in_process("bert", 1, 1)
     assert result["failures"] == ["bert, seed 1: the process ended with exit code -11"]
+
+
+def test_a_mutant_that_crashes_pytorch_is_left_out() -> None:
+    assert mutated_graphs._survives(lambda: None)
+    assert mutated_graphs._survives(lambda: 1 / 0)
+    assert not mutated_graphs._survives(lambda: os.kill(os.getpid(), signal.SIGSEGV))
+
+
+def test_mutants_do_not_share_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that is mutated to train writes to its running statistics."""
+    x = torch.randn(4, 3)
+    program = torch.export.export(torch.nn.BatchNorm1d(3).eval(), (x,))
+    before = program.state_dict["running_mean"].clone()
+
+    def train(graph: torch.fx.Graph, _: random.Random) -> str:
+        (node,) = (n for n in graph.nodes if n.target is torch.ops.aten.batch_norm.default)
+        node.args = (*node.args[:5], True, *node.args[6:])
+        return "trains"
+
+    monkeypatch.setattr(mutated_graphs, "mutate_graph", train)
+    monkeypatch.setattr(mutated_graphs, "_capture_row", lambda *_: (program, (x,), {}, None))
+    mutate_row("row", 0, 2)
+    assert torch.equal(program.state_dict["running_mean"], before)

@@ -215,7 +215,8 @@ def test_an_operator_that_torch_runs_as_several_rounds_after_each() -> None:
         return torch.nn.functional.kl_div(x.log_softmax(-1), x.softmax(-1), reduction="sum")
 
     program = check(diverge, (x,))
-    assert float(program(x)[0]) == float(diverge(x))
+    casts = operators(program).count("Cast")
+    assert casts > operators(check(lambda x: x.log_softmax(-1) * x.softmax(-1), (x,))).count("Cast")
 
 
 def test_rounding_does_not_depend_on_metadata() -> None:

@@ -11,7 +11,7 @@ from onnx_aot.builder.builder import Builder
 from onnx_aot.ops.core.movement import swap_axes
 from onnx_aot.ops.core.size_math import as_value
 from onnx_aot.ops.random.uniform_and_normal import drop
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import FLOATING, LIMITS, REPORTED, register
 from onnx_aot.torch_compat import aten
 
 __all__ = ["repeat_heads"]
@@ -62,6 +62,13 @@ def aten_scaled_dot_product_attention(
     if admitted is not None:
         attended = op.Where(admitted, attended, 0.0)
     return attended
+
+
+LIMITS[aten.scaled_dot_product_attention.default] = (
+    "where all scores of a query are NaN, zeros may come instead of NaN or the other way round, "
+    "as among the kernels of torch"
+)
+REPORTED[aten.scaled_dot_product_attention.default] = FLOATING
 
 
 # Half of the lowest value, so that adding a score does not overflow. Float16 has no such number.

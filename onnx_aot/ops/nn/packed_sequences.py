@@ -14,7 +14,7 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
-from onnx_aot.ops.nn.rnn import run_layers
+from onnx_aot.ops.nn.rnn import report_lost_nan, run_layers
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import OpOverload, aten
 from onnx_aot.torch_ops.packed_sequence_ops import PACK, PAD
@@ -100,6 +100,7 @@ def _register_layers(target: OpOverload, kind: str, activation: str | None = Non
         return [_pack_steps(op, PaddedSequences(output, padded.lengths)), *finals]
 
     register(target)(translation)
+    report_lost_nan(target, activation)
 
 
 _register_layers(aten.lstm.data, "LSTM")

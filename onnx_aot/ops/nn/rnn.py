@@ -11,15 +11,22 @@ import torch
 from onnx_aot.builder.builder import Builder
 from onnx_aot.ops.nn.rnn_scan import Direction, run_one_step, scan_steps
 from onnx_aot.ops.random.uniform_and_normal import drop
-from onnx_aot.ops.registry import register
+from onnx_aot.ops.registry import FLOATING, LIMITS, REPORTED, register
 from onnx_aot.torch_compat import OpOverload, aten
 
-__all__ = ["run_layers"]
+__all__ = ["report_lost_nan", "run_layers"]
 
 Value = ir.Value
 
 # Positions of ONNX's gates among torch's: i o f c among i f g o; z r h among r z n.
 GATES: dict[str, list[int]] = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
+
+
+def report_lost_nan(target: OpOverload, activation: str | None) -> None:
+    """Notes that ONNX Runtime's activations lose NaN, but for the hyperbolic tangent alone."""
+    if activation != "Tanh":
+        LIMITS[target] = "NaN in a sequence or a state becomes a number"
+        REPORTED[target] = FLOATING
 
 
 def _register_layers(target: OpOverload, kind: str, activation: str | None = None) -> None:
@@ -50,6 +57,7 @@ def _register_layers(target: OpOverload, kind: str, activation: str | None = Non
         )
 
     register(target)(translation)
+    report_lost_nan(target, activation)
 
 
 def _list_states(kind: str, hx: Any) -> Sequence[Value]:
@@ -81,6 +89,7 @@ def _register_cell(target: OpOverload, kind: str, activation: str | None = None)
         return finals if kind == "LSTM" else finals[0]
 
     register(target)(translation)
+    report_lost_nan(target, activation)
 
 
 _register_cell(aten.lstm_cell.default, "LSTM")

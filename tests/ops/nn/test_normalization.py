@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import onnx_aot
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, bools, check, floats, ints, parametrize, positive
 
@@ -238,3 +239,19 @@ ROWS = [
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize("eps", [-1e-12, -1.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
+def test_a_negative_epsilon(eps: float, dtype: torch.dtype) -> None:
+    """ONNX Runtime refuses it where a layer normalization follows or precedes an addition."""
+    weight, bias = torch.rand(6, dtype=dtype), torch.rand(6, dtype=dtype)
+
+    def normalize(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(x + x.sin(), (6,), weight, bias, eps) + x
+
+    x = torch.randn(2, 4, 6).to(dtype)
+    program = onnx_aot.export(normalize, (x,))
+    torch.testing.assert_close(
+        program(x)[0], normalize(x), equal_nan=True, rtol=2e-3, atol=2e-3
+    )

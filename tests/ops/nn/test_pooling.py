@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+import onnx_aot
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, ints, parametrize
 

@@ -24,6 +24,7 @@ import os
 import random
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,9 @@ PER_RUN = 100_000
 
 SECONDS = 600.0
 """A capture with its mutated graphs that takes longer is ended, and counts as a failure."""
+
+LAST = 200.0
+"""Seconds after which a capture gets no further mutation, so that a slow one counts too."""
 
 TRIES = 200
 """Mutations that may be invalid in a row; then a capture is given up."""
@@ -147,10 +151,12 @@ def mutate_row(row: str, seed: int, trials: int) -> dict[str, Any]:
     outcomes: collections.Counter[str] = collections.Counter()
     captured = _capture_row(row, chosen)
     tries = TRIES * trials if captured is not None else 0
-    while trials and tries:
+    start = time.monotonic()
+    while trials and tries and time.monotonic() - start < LAST:
         tries -= 1
         program, args, kwargs, shapes = captured
-        module = copy.deepcopy(program.module(check_guards=False))  # a mutant may write to its state
+        # a mutant may write to its state
+        module = copy.deepcopy(program.module(check_guards=False))
         done = mutate_graph(module.graph, chosen)
         mutated = done and _capture_mutated(module, args, kwargs, shapes)
         if not mutated:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from onnx_aot.errors import CaptureError, DynamicShapeError
 from tests.torch_compat.models import Example, function, rows
 from tests.torch_compat.without import absent, differs, exported, shows
 
-GRADIENTS = {
+GRADIENTS: dict[str, dict[str, Any]] = {
     "array": {"dim": [0]},
     "scalararray": {"spacing": 2.0, "dim": [0]},
     "scalarint": {"spacing": 2.0},
@@ -19,16 +21,15 @@ GRADIENTS = {
     "tensorarrayint": {"spacing": [torch.arange(3.0)], "dim": 1},
 }
 
+
+def _differentiate(overload: str, options: dict[str, Any]) -> Example:
+    gradient = getattr(torch.ops.aten.gradient, overload)
+    return Example(function(lambda x: gradient(x, **options)), rows)
+
+
 FIXED = {
     **{
-        f"kernel of aten.gradient.{overload}": Example(
-            function(
-                lambda x, call=getattr(torch.ops.aten.gradient, overload), options=options: call(
-                    x, **options
-                )
-            ),
-            rows,
-        )
+        f"kernel of aten.gradient.{overload}": _differentiate(overload, options)
         for overload, options in GRADIENTS.items()
     },
     "kernel of aten.linalg_matrix_norm.default": Example(

@@ -342,18 +342,13 @@ KERNELS: dict[Any, Any] = {
     aten.cov.default: _cov,
     aten.ctc_loss.IntList: _ctc_loss,
     aten.ctc_loss.Tensor: _ctc_loss,
-    **{
-        overload: _gradient
-        for overload in (
-            aten.gradient.array,
-            aten.gradient.scalararray,
-            aten.gradient.scalarint,
-            aten.gradient.scalarrayarray,
-            aten.gradient.scalarrayint,
-            aten.gradient.tensorarray,
-            aten.gradient.tensorarrayint,
-        )
-    },
+    aten.gradient.array: _gradient,
+    aten.gradient.scalararray: _gradient,
+    aten.gradient.scalarint: _gradient,
+    aten.gradient.scalarrayarray: _gradient,
+    aten.gradient.scalarrayint: _gradient,
+    aten.gradient.tensorarray: _gradient,
+    aten.gradient.tensorarrayint: _gradient,
     aten.linalg_cond.p_str: _cond,
     aten.linalg_lstsq.default: _lstsq,
     aten.linalg_matrix_norm.default: _matrix_norm,

@@ -101,7 +101,7 @@ def find_squeezed_ones(
 def describe_squeezed(
     program: torch.export.ExportedProgram, requested: DynamicShapes
 ) -> dict[RequestedDim, tuple[str, str]]:
-    """Describes the dimensions of ``find_squeezed_ones`` that may not be static, with a fix each."""
+    """Describes those of ``find_squeezed_ones`` that may not be static, with a fix each."""
     sizes = dict(sizes_of(program, requested))
     found = {}
     for dim in find_squeezed_ones(program, requested, left_to_model=False):

@@ -43,9 +43,7 @@ class Gradients(nn.Module):
         def loss(weights: dict[str, Tensor], x: Tensor) -> Tensor:
             return torch.func.functional_call(self.layer, weights, (x,)).sin().square().sum()
 
-        by_weights, by_input = torch.func.grad(loss, (0, 1))(
-            dict(self.layer.named_parameters()), x
-        )
+        by_weights, by_input = torch.func.grad(loss, (0, 1))(dict(self.layer.named_parameters()), x)
         return by_input, *by_weights.values()
 
 

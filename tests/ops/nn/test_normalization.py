@@ -252,6 +252,4 @@ def test_a_negative_epsilon(eps: float, dtype: torch.dtype) -> None:
 
     x = torch.randn(2, 4, 6).to(dtype)
     program = onnx_aot.export(normalize, (x,))
-    torch.testing.assert_close(
-        program(x)[0], normalize(x), equal_nan=True, rtol=2e-3, atol=2e-3
-    )
+    torch.testing.assert_close(program(x)[0], normalize(x), equal_nan=True, rtol=2e-3, atol=2e-3)

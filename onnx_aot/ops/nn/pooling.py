@@ -136,23 +136,23 @@ def _gather_elements(
 ) -> tuple[Value, list[Size]]:
     """Elements of each window, ``[N, C, *kernel, *windows]``, and the window counts per axis."""
     kernel = windows["kernel_shape"]
-    wide = _pad_for_windows(op, value, windows, fill)
+    wide = _pad_for_windows(op, value, windows, fill, range(len(kernel)))
     gathering = gather_windows(op, wide, kernel, windows["strides"], windows["dilations"])
     return gathering, op.all_sizes(gathering)[2 + len(kernel) :]
 
 
-def _pad_for_windows(op: Builder, value: Value, windows: dict[str, Any], fill: int) -> Value:
-    """The value with the padding, and with what the last windows lack in ceil mode."""
-    spatial = len(windows["kernel_shape"])
-    pads: list[Size] = list(windows["pads"][:spatial])
-    after = pads
-    if windows["ceil_mode"]:
-        missing = [
-            _ceil_mode_padding(op, op.size(value, axis + 2), windows, axis)
-            for axis in range(spatial)
-        ]
-        after = [add_sizes(op, pad, more) for pad, more in zip(pads, missing, strict=True)]
-    return pad_last_axes(op, value, pads, after, fill)
+def _pad_for_windows(
+    op: Builder, value: Value, windows: dict[str, Any], fill: int, axes: Sequence[int]
+) -> Value:
+    """The value with the padding of some axes, and with what their last windows lack."""
+    before: list[Size] = [0] * len(windows["kernel_shape"])
+    after = list(before)
+    for axis in axes:
+        before[axis] = after[axis] = windows["pads"][axis]
+        if windows["ceil_mode"]:
+            missing = _ceil_mode_padding(op, op.size(value, axis + 2), windows, axis)
+            after[axis] = add_sizes(op, after[axis], missing)
+    return pad_last_axes(op, value, before, after, fill)
 
 
 _register_max_pool(1, aten.max_pool1d.default, aten.max_pool1d_with_indices.default)
@@ -213,8 +213,11 @@ def _average_windows(
 
     Integers are divided toward zero. ``counted`` is the divisor, or a bool: whether padding counts.
     """
-    sums = _pad_for_windows(op, value, windows, 0)
-    for axis, kernel in enumerate(windows["kernel_shape"]):
+    sums = value
+    for axis, kernel in enumerate(
+        windows["kernel_shape"]
+    ):  # each padded on its own, to save memory
+        sums = _pad_for_windows(op, sums, windows, 0, [axis])
         sums = _sum_along_axis(op, sums, axis + 2, kernel, windows["strides"][axis])
     if not isinstance(counted, bool):
         return op.Div(sums, counted)

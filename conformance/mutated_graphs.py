@@ -23,6 +23,7 @@ import math
 import os
 import random
 import re
+import signal
 import sys
 import time
 import warnings
@@ -45,6 +46,9 @@ SECONDS = 600.0
 
 LAST = 200.0
 """Seconds after which a capture gets no further mutation, so that a slow one counts too."""
+
+ONCE = 60
+"""Seconds after which the first run of a mutated graph is ended."""
 
 TRIES = 200
 """Mutations that may be invalid in a row; then a capture is given up."""
@@ -220,12 +224,13 @@ def _run_eagerly(module: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _survives(function: Callable[[], object]) -> bool:
-    """True if a call raises or returns; False if it crashes, in a copy of this process.
+    """True if a call raises or returns; False if it crashes or hangs, in a copy of this process.
 
     PyTorch's kernels crash for some arguments that no wrapper of Python checks.
     """
     child = os.fork()
     if child == 0:
+        signal.alarm(ONCE)  # ends the process
         with contextlib.suppress(BaseException):
             function()
         os._exit(0)

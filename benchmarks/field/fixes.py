@@ -34,6 +34,7 @@ class Fix:
         options: Further options of the export.
         lines: Lines of packages, rewritten.
         sizes: Other sizes of the example and of the comparison; None for those of the row.
+        scripted: Paths of modules that ``torch.jit.script`` compiles.
         is_called: Whether the model is called once before the export, so that it has its state.
     """
 
@@ -43,17 +44,30 @@ class Fix:
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     lines: tuple[Line, ...] = ()
     sizes: Any = None
+    scripted: tuple[str, ...] = ()
     is_called: bool = False
 
 
 FIXES: dict[str, Fix] = {
+    "inertial_integration": Fix(fixed=("frames",)),
     "iqa_cw_ssim": Fix(fixed=("height", "width")),
     "mambapy": Fix(fixed=("length",)),
+    "s3_tokenizer": Fix(
+        lines=(
+            Line(
+                "s3tokenizer.model_v2:S3TokenizerV2.quantize",
+                "if long_audio_mask.any():",
+                "import onnx_aot\n"
+                "if not onnx_aot.is_in_onnx_export() and long_audio_mask.any():",
+            ),
+        )
+    ),
     "s5": Fix(fixed=("length", "batch")),
     "se3_transformer": Fix(fixed=("batch", "length")),
     "snntorch": Fix(is_called=True),
     "titans_memory": Fix(fixed=("batch", "length")),
     "torchaudio_hdemucs": Fix(fixed=("batch", "time")),
+    "torchaudio_tacotron2": Fix(scripted=("model.decoder",)),
     "wavelets": Fix(fixed=("height", "width")),
 }
 """Fixes by the name of the failing row."""

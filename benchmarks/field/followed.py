@@ -53,6 +53,9 @@ def follow_fix(case: FieldCase, fix: Fix) -> dict[str, Any]:
     args, kwargs = fixed.sample(0)
     shapes = fixed.dynamic_shapes
     model = fixed.make()
+    for path in fix.scripted:
+        parent, _, name = path.rpartition(".")
+        setattr(model.get_submodule(parent), name, torch.jit.script(model.get_submodule(path)))
     if fix.is_called:
         with torch.no_grad():
             model(*args, **kwargs)
@@ -74,6 +77,7 @@ def describe_fix(fix: Fix) -> str:
     parts += [f"`{name}={value!r}`" for name, value in fix.options.items()]
     for line in fix.lines:
         parts.append(f"`{line.old}` written as `{'; '.join(line.new.splitlines())}`")
+    parts += [f"`{path}` compiled by `torch.jit.script`" for path in fix.scripted]
     if fix.is_called:
         parts.append("the model called once before the export")
     if fix.sizes is not None:

@@ -443,7 +443,18 @@ def _is_not(interpreter: Interpreter, node: Any) -> list[Any]:
 
 
 def _isinstance(interpreter: Interpreter, node: Any) -> list[Any]:
-    raise CaptureError("isinstance() of a value whose type is not declared")
+    """TorchScript asks for the alternatives of ``Optional`` and ``Union`` only."""
+    (value,) = interpreter._inputs(node)
+    types = {str(each) for each in node.tys("types")}
+    if types == {"Tensor"} and (value is None or is_tensor(value)):
+        return [value is not None]
+    if types == {"Tensor"} and isinstance(value, Maybe) and is_tensor(value.value):
+        return [value.present]
+    if types == {"NoneType"} and (value is None or isinstance(value, (Maybe, Leaf))):
+        return [_is_none(interpreter, value)]
+    raise CaptureError(
+        f"isinstance() of a value whose type is not declared, for {', '.join(sorted(types))}"
+    )
 
 
 def _to_tensor(interpreter: Interpreter, node: Any) -> list[Any]:

@@ -56,10 +56,9 @@ class ScriptedModel(torch.nn.Module):
         self.observed = Observed()
         self._name = _name_of(script)
         self._is_module = isinstance(script, torch.nn.Module)
-        self._graph = script.inlined_graph
+        self._forward = script.forward if self._is_module else script
         self._paths: dict[str, str] = {}
         self._counted: dict[tuple[str, str], tuple[str, type]] = {}
-        self._parameters_of = _signature(script, self._is_module)
         if self._is_module:
             for path, tensor in script.named_parameters(remove_duplicate=False):
                 self._enter(path, path, tensor)
@@ -68,16 +67,32 @@ class ScriptedModel(torch.nn.Module):
         self._find_attributes()
         self.training = bool(getattr(script, "training", False))
 
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            bound = self._parameters_of.bind(*args, **kwargs)
+        self.__dict__["forward"] = self._make_method(self._forward)
+
+    def __getattr__(self, name: str) -> Any:
+        """Finds other methods of the script, which the model around it may call."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            method = getattr(self.__dict__.get("_script"), name, None)
+            if not isinstance(method, torch.ScriptMethod):
+                raise
+            return self._make_method(method)
+
+    def _make_method(self, method: Any) -> Callable[..., Any]:
+        """A function that records a method of the script, or calls it."""
+        signature = _signature(method, self._is_module)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             values = list(bound.arguments.values())
-            return (
-                self._record(values) if torch.compiler.is_exporting() else self._run_eagerly(values)
-            )
+            if torch.compiler.is_exporting():
+                return self._record(method, values)
+            return self._run_eagerly(method, values)
 
-        forward.__signature__ = self._parameters_of  # type: ignore[attr-defined]
-        self.__dict__["forward"] = forward
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
 
     def _get_name(self) -> str:
         return self._name
@@ -104,15 +119,12 @@ class ScriptedModel(torch.nn.Module):
         """Registers tensors among attributes and constants, and number attributes written to."""
         refs: dict[str, Any] = {}
         if self._is_module:
-            refs[next(self._graph.inputs()).debugName()] = ModuleRef("", self._script)
+            refs[next(self._forward.inlined_graph.inputs()).debugName()] = ModuleRef("", self._script)
+        for key, value in _list_constants(self._forward.inlined_graph).items():
+            self._enter(key, f"constant_{len(self._paths)}", value)
         written: set[tuple[str, str]] = set()
-        for node in all_nodes(self._graph):
-            if node.kind() == "prim::Constant":
-                value = node.output().toIValue()
-                if isinstance(value, torch.Tensor):
-                    name = node.output().debugName()
-                    self._enter(f"constant {name}", f"constant_{len(self._paths)}", value)
-            elif node.kind() == "prim::GetAttr":
+        for node in all_nodes(self._forward.inlined_graph):
+            if node.kind() == "prim::GetAttr":
                 self._find_attribute(node, refs)
             elif node.kind() == "prim::SetAttr":
                 owner = refs.get(node.inputsAt(0).debugName())
@@ -142,12 +154,11 @@ class ScriptedModel(torch.nn.Module):
 
     # --- called by the user ----------------------------------------------------------------------
 
-    def _run_eagerly(self, values: list[Any]) -> Any:
-        """Calls the script; buffers for its counters are read before and updated after the call."""
-        script: Any = self.__dict__["_script"]
+    def _run_eagerly(self, method: Any, values: list[Any]) -> Any:
+        """Calls a method; buffers for its counters are read before and updated after the call."""
         for (path, name), (full, kind) in self._counted.items():
             setattr(self._owner(path), name, kind(self._tensor(full).item()))
-        result = script(*values)
+        result = method(*values)
         for (path, name), (full, _) in self._counted.items():
             self._tensor(full).fill_(getattr(self._owner(path), name))
         return result
@@ -163,16 +174,20 @@ class ScriptedModel(torch.nn.Module):
 
     # --- recorded --------------------------------------------------------------------------------
 
-    def _record(self, values: list[Any]) -> Any:
+    def _record(self, method: Any, values: list[Any]) -> Any:
         number = next(_NUMBERS)
         weights = {key: self._tensor(key) for key in self._paths}
+        if method is not self._forward:
+            weights |= _list_constants(method.inlined_graph)
         tensors: list[torch.Tensor] = list(weights.values())
         sizes: list[Any] = []
-        types = [str(a.type) for a in _arguments(self._script, self._is_module)]
+        types = [str(a.type) for a in _arguments(method, self._is_module)]
         inputs = [
             _replace_by_places(v, t, tensors, sizes) for v, t in zip(values, types, strict=True)
         ]
-        recording = _Recording(self, list(weights), inputs, self._counted)
+        recording = _Recording(
+            self, method.inlined_graph, list(weights), inputs, self._counted
+        )
         try:
             with During(number, recording.run):
                 results = SCRIPTED(tensors, sizes, number)
@@ -200,11 +215,13 @@ class _Recording:
     def __init__(
         self,
         model: ScriptedModel,
+        graph: Any,
         weights: list[str],
         inputs: list[Any],
         counted: Mapping[tuple[str, str], tuple[str, type]],
     ) -> None:
         self.model = model
+        self.graph = graph
         self.weights = weights
         self.inputs = inputs
         self.counted = counted
@@ -240,7 +257,7 @@ class _Recording:
             inputs = [_replace_places(value, leaves, numbers, recorder) for value in self.inputs]
             if self.model._is_module:
                 inputs.insert(0, ModuleRef("", self.model._script))
-            results = interpreter.run(self.model._graph, inputs)
+            results = interpreter.run(self.graph, inputs)
             self._keep_state(interpreter, given)
             outputs: list[Leaf] = []
             self.numbers = []
@@ -424,14 +441,23 @@ def _name_of(script: Any) -> str:
     return str(getattr(script, "original_name", None) or getattr(script, "name", "function"))
 
 
-def _arguments(script: Any, is_module: bool) -> list[Any]:
-    schema = script.forward.schema if is_module else script.schema
-    return list(schema.arguments)[1 if is_module else 0 :]
+def _list_constants(graph: Any) -> dict[str, torch.Tensor]:
+    """The constant tensors of a graph, by the keys that identify them for the interpreter."""
+    found = {}
+    for node in all_nodes(graph):
+        value = node.output().toIValue() if node.kind() == "prim::Constant" else None
+        if isinstance(value, torch.Tensor):
+            found[f"constant {node.output().debugName()}"] = value
+    return found
 
 
-def _signature(script: Any, is_module: bool) -> inspect.Signature:
+def _arguments(method: Any, is_module: bool) -> list[Any]:
+    return list(method.schema.arguments)[1 if is_module else 0 :]
+
+
+def _signature(method: Any, is_module: bool) -> inspect.Signature:
     parameters = []
-    for argument in _arguments(script, is_module):
+    for argument in _arguments(method, is_module):
         has_default = argument.has_default_value()
         default = argument.default_value if has_default else inspect.Parameter.empty
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -223,11 +223,12 @@ def _find_data_questions(
     """All places that need the values of data, found with draft export if it succeeds."""
     free = relax_request(requested)  # with a dimension that data fixes, torch would draft twice
     run = Run.prepare("draft", model, free, plain=plain, limit=limit)
-    branches = Branching([d.location for d in first.decisions if d.kind == "both"])
+    branches = Branching(
+        [d.location for d in first.decisions if d.kind == "both"],
+        way=describe_way(first.decisions, first.error),
+    )
     if isinstance(first.error, UnjoinableError):
         branches = dataclasses.replace(branches, reason=str(first.error), fix=first.error.fix)
-    else:
-        branches = dataclasses.replace(branches, way=describe_way(first.decisions))
     described = None
     if limit.allows(_ALL_PLACES):
         limit.begin_run()

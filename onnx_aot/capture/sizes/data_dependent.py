@@ -7,13 +7,21 @@ continues with the values of the example, and so reaches every such place.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import dataclasses
 import linecache
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from onnx_aot.capture.error_hints import page
-from onnx_aot.capture.sizes.guards import Decision, Location, is_question, with_line
+from onnx_aot.capture.error_hints import UnjoinableError, page
+from onnx_aot.capture.sizes.guards import (
+    Decision,
+    Location,
+    is_question,
+    lines_of_error,
+    with_line,
+)
 from onnx_aot.torch_compat import WHILE_LOOP
 
 __all__ = ["NeedsData", "describe_data_dependent", "describe_larger", "describe_way"]
@@ -44,7 +52,7 @@ class Branching:
         locations: Their places.
         reason: Why the sides cannot be joined in one model; None if they can.
         fix: An edit after which they can.
-        way: Lines about the branch after which the capture failed.
+        way: Lines about the branches after which the capture failed.
     """
 
     locations: Collection[Location | None]
@@ -96,11 +104,11 @@ def describe_data_dependent(
         for number, (location, fix) in enumerate(zip(places, fixes, strict=True), 1):
             where = with_line(location, "     ")
             lines += [f"  {number}. {where[0].strip()}", *where[1:], f"     fix: {fix}"]
-        lines += branches.way
         if branches.reason is not None:
             lines.append(f"Both sides cannot be one model: {branches.reason}.")
             if branches.fix is not None and not any(map(branches.find_fix, places)):
                 lines.append(f"  fix: {branches.fix}")  # no place has shown it
+        lines += branches.way
         if not complete:
             lines.append("There may be more places behind this one.")
     if missing:
@@ -119,20 +127,78 @@ def describe_data_dependent(
     return NeedsData("\n".join(lines), cause, tuple(places), fixes[0])
 
 
-def describe_way(decisions: Sequence[Decision]) -> list[str]:
-    """The last branch on data before a capture failed, and how to leave out the way it went."""
+def describe_way(decisions: Sequence[Decision], error: BaseException) -> list[str]:
+    """The branches on data that led to a failure, and how to leave out the way that they went.
+
+    Branches whose code has the line that failed, or that called it, the outermost first; if there
+    is none, the last one before the failure.
+    """
     asked = [d for d in decisions if d.kind == "both" and not d.validates]
-    if not asked or asked[-1].location in (None, decisions[-1].location):
-        return []
-    branch = asked[-1]
+    described: list[str] = []
+    for line in reversed(lines_of_error(error)):
+        for first, last, is_taken in _find_branches(line):
+            around = [d for d in asked if _is_between(d.location, line.file, first, last)]
+            if around:
+                described += _describe_way(around[-1], is_taken)
+    if described or isinstance(error, UnjoinableError) or not asked:
+        return described
+    is_last = asked[-1].location in (None, decisions[-1].location)
+    return [] if is_last else _describe_way(asked[-1], None)
+
+
+def _is_between(place: Location | None, file: str, first: int, last: int) -> bool:
+    return place is not None and place.file == file and first <= place.line <= last
+
+
+def _find_branches(place: Location) -> Iterator[tuple[int, int, bool]]:
+    """The conditions around a line, the outermost first.
+
+    Yields:
+        The first and the last line of a condition, and whether the line is where it holds.
+    """
+    parts: list[ast.AST] = []
+    with contextlib.suppress(SyntaxError):
+        parts = [ast.parse("".join(linecache.getlines(place.file)))]
+    for part in parts:
+        for child in ast.iter_child_nodes(part):
+            if not isinstance(child, (ast.stmt, ast.ExceptHandler)):
+                continue
+            if not _has_line(child, place.line):
+                continue
+            parts.append(child)
+            if isinstance(child, ast.If) and not _has_line(child.test, place.line):
+                is_taken = any(_has_line(each, place.line) for each in child.body)
+                yield child.test.lineno, child.test.end_lineno or child.test.lineno, is_taken
+
+
+def _has_line(node: ast.stmt | ast.ExceptHandler | ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _describe_way(branch: Decision, is_taken: bool | None) -> list[str]:
+    """How to leave out the way that a branch went.
+
+    Args:
+        branch: The branch.
+        is_taken: Whether it went where the condition holds; None if unknown.
+    """
     assert branch.location is not None
     taken, other = branch.describe_way(), branch.describe_way(opposite=True)
-    if taken is None:
+    where = with_line(branch.location, "  ")
+    if taken is not None and other is not None:
+        return [
+            f"Or, if the model never goes the way of {taken} at this line, write "
+            f"torch._check({other}) above it:",
+            *where,
+        ]
+    if is_taken is None or not branch.location.text.startswith(("if ", "elif ")):
         return []
+    exporting = "onnx_aot.is_in_onnx_export()"
+    edit, goes = ("not {} and", "into") if is_taken else ("{} or", "past")
     return [
-        f"Or, if the model never goes the way of {taken} at this line, write torch._check({other}) "
-        "above it:",
-        *with_line(branch.location, "  "),
+        f"Or, if the model never goes {goes} this branch, leave it out while exporting, if "
+        f"{edit.format(exporting)} ...:",
+        *where,
     ]
 
 
@@ -179,8 +245,8 @@ def _is_loop(text: str, asks: bool) -> bool:
 
 _BREAK = (
     "let the loop take all of its steps while exporting, if later ones do no harm: "
-    "if not onnx_aot.is_in_onnx_export() and ...: break; or export torch.jit.script(model), which "
-    "keeps the loop"
+    "if not onnx_aot.is_in_onnx_export() and ...: break; or export torch.jit.script(model), or a "
+    "model with model.part = torch.jit.script(model.part), which keeps the loop"
 )
 
 

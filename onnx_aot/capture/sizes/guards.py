@@ -31,6 +31,7 @@ __all__ = [
     "find_user_frame",
     "is_ours",
     "is_question",
+    "lines_of_error",
     "location_in_dynamo",
     "location_of_error",
     "with_line",
@@ -202,6 +203,11 @@ def find_conversions(decisions: Iterable[Decision]) -> frozenset[tuple[str, str]
 
 def location_of_error(error: BaseException) -> Location | None:
     """Returns the user's innermost line in the traceback of an error."""
+    return add_caller(lines_of_error(error))
+
+
+def lines_of_error(error: BaseException) -> list[Location]:
+    """Returns the user's lines in the traceback of an error, the innermost first."""
     places = []
     traceback = error.__traceback__
     while traceback is not None:
@@ -210,7 +216,7 @@ def location_of_error(error: BaseException) -> Location | None:
             owner = frame.f_locals.get("self")
             places.append(_locate_frame(frame, traceback.tb_lineno, owner))
         traceback = traceback.tb_next
-    return add_caller(places[::-1])
+    return places[::-1]
 
 
 def location_in_dynamo(error: BaseException) -> Location | None:

@@ -284,3 +284,39 @@ class HasState(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.part(x))
+
+
+class Decoder(torch.nn.Module):
+    """Its loop is in another method than ``forward``, which the model around it calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = torch.nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(x)
+
+    @torch.jit.export
+    def infer(self, x: Tensor, scale: Optional[Tensor] = None) -> Tensor:  # noqa: UP045
+        if isinstance(scale, Tensor):
+            x = x * scale
+        steps: list[Tensor] = []
+        for _ in range(6):
+            x = self.step(x).tanh() + torch.tensor([0.5, 0.25, 0.125])
+            steps.append(x)
+            if bool((x > 0.9).any()):
+                break
+        return torch.stack(steps)
+
+
+class CallsInfer(torch.nn.Module):
+    """Calls the method of a scripted part."""
+
+    def __init__(self, scales: bool) -> None:
+        super().__init__()
+        self.scales = scales
+        self.part = torch.jit.script(Decoder().eval())
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = torch.full((3,), 2.0) if self.scales else None
+        return self.part.infer(x, scale) + self.part.step.weight.sum()

@@ -307,3 +307,51 @@ def test_the_way_of_a_branch_that_cannot_be_captured_can_be_left_out() -> None:
     with pytest.raises(CaptureError) as caught:
         onnx_aot.export(lambda x: x * math.log(int(x.max().item()) + 1), (x,))
     assert "never goes" not in str(caught.value)
+
+
+def test_branches_around_a_place_can_be_left_out() -> None:
+    """The outermost one comes first, and the last branch before the place is not around it."""
+
+    def splits(x: Tensor, many: Tensor) -> Tensor:
+        rows = []
+        while x[len(rows)].sum() > 0:
+            rows.append(x[len(rows)] * many.sum())
+        return torch.cat(rows)
+
+    def forward(x: Tensor, many: Tensor) -> Tensor:
+        if x.mean() > 0:
+            x = x + 1
+        if many.any():
+            if x.max() > 9:
+                return splits(x, many)
+            return x * 2
+        return x
+
+    def follows(x: Tensor, many: Tensor) -> Tensor:
+        if x.mean() > 0:
+            x = x + 1
+        if not onnx_aot.is_in_onnx_export() and many.any():
+            return splits(x, many)
+        return x
+
+    def passes(x: Tensor, few: Tensor) -> Tensor:
+        if few.all():
+            return x
+        else:  # noqa: RET505
+            return splits(x, few)
+
+    x, many = torch.rand(40, 3), torch.zeros(3, dtype=torch.bool)
+    with pytest.raises(CaptureError) as caught:
+        onnx_aot.export(forward, (x, many))
+    into = (
+        "Or, if the model never goes into this branch, leave it out while exporting, if not "
+        "onnx_aot.is_in_onnx_export() and ...:\n  "
+    )
+    outer, inner = str(caught.value).split(into)[1:]
+    assert outer.startswith("if many.any():\n  at ")
+    assert inner.startswith("if x.max() > 9:\n  at ")
+    program = onnx_aot.export(follows, (x, many))
+    for given in (x, -x):
+        assert_close(program(given, many)[0], follows(given, many))
+    with pytest.raises(CaptureError, match="never goes past this branch, .*_export\\(\\) or ...:"):
+        onnx_aot.export(passes, (x, ~many))

@@ -57,8 +57,7 @@ FIXES: dict[str, Fix] = {
             Line(
                 "s3tokenizer.model_v2:S3TokenizerV2.quantize",
                 "if long_audio_mask.any():",
-                "import onnx_aot\n"
-                "if not onnx_aot.is_in_onnx_export() and long_audio_mask.any():",
+                "import onnx_aot\nif not onnx_aot.is_in_onnx_export() and long_audio_mask.any():",
             ),
         )
     ),

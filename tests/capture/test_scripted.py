@@ -316,6 +316,14 @@ def test_a_scripted_module_in_another_one() -> None:
     assert model.inner is inner
 
 
+@pytest.mark.parametrize("scales", [False, True])
+def test_another_method_of_a_scripted_part(scales: bool) -> None:
+    model = m.CallsInfer(scales).eval()
+    program = onnx_aot.export(model, (X,), dynamic_shapes=({0: "n"},))
+    for x in (X, X[:2] * 9, -X):
+        torch.testing.assert_close(program(x)[0], model(x))
+
+
 def test_a_frozen_and_a_loaded_module() -> None:
     scripted = torch.jit.script(m.Layers().eval())
     export_and_compare(torch.jit.freeze(scripted), (X,))

@@ -119,11 +119,13 @@ class ScriptedModel(torch.nn.Module):
         """Registers tensors among attributes and constants, and number attributes written to."""
         refs: dict[str, Any] = {}
         if self._is_module:
-            refs[next(self._forward.inlined_graph.inputs()).debugName()] = ModuleRef("", self._script)
+            refs[next(self._forward.inlined_graph.inputs()).debugName()] = ModuleRef(
+                "", self._script
+            )
         for key, value in _list_constants(self._forward.inlined_graph).items():
             self._enter(key, f"constant_{len(self._paths)}", value)
         written: set[tuple[str, str]] = set()
-        for node in all_nodes(self._forward.inlined_graph):
+        for node in all_nodes(graph):
             if node.kind() == "prim::GetAttr":
                 self._find_attribute(node, refs)
             elif node.kind() == "prim::SetAttr":
@@ -185,9 +187,7 @@ class ScriptedModel(torch.nn.Module):
         inputs = [
             _replace_by_places(v, t, tensors, sizes) for v, t in zip(values, types, strict=True)
         ]
-        recording = _Recording(
-            self, method.inlined_graph, list(weights), inputs, self._counted
-        )
+        recording = _Recording(self, method.inlined_graph, list(weights), inputs, self._counted)
         try:
             with During(number, recording.run):
                 results = SCRIPTED(tensors, sizes, number)

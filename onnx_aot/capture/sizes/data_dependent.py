@@ -97,7 +97,10 @@ def describe_data_dependent(
     if not places and not missing:
         return None
     lines = []
-    fixes = [branches.find_fix(place) or _fix_for(places[place]) for place in places]
+    fixes = [
+        (branches.find_fix(place) or _fix_for(places[place])) + _describe_sizes(places[place])
+        for place in places
+    ]
     if places:
         count = f"{len(places)} places" if len(places) > 1 else "one place"
         lines.append(f"it needs values of its data, which a graph does not have, in {count}:")
@@ -311,6 +314,21 @@ def _fix_for(decision: Decision) -> str:
             "before this line, such as torch._check(n > 0); " + WHERE
         )
     return f"say above this line what always holds: {holds}"
+
+
+def _describe_sizes(decision: Decision) -> str:
+    """A clause about a number that may come from sizes, as a condition compares it with some.
+
+    A tensor that is computed from dynamic sizes has no values during a capture either.
+    """
+    is_data = [not sources for sources, _ in decision.symbols.values()]
+    made = next(iter(decision.made_at.values()), None)
+    if made is None or all(is_data):
+        return ""
+    return (
+        f"; if the number that it needs, made at {made.cited}, is computed from sizes only, leave "
+        "these dimensions out of dynamic_shapes"
+    )
 
 
 def _choose_anchor(decision: Decision) -> str:

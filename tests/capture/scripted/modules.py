@@ -2,7 +2,7 @@
 
 # TorchScript reads annotations literally: no `from __future__ import annotations`.
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -286,12 +286,12 @@ class HasState(nn.Module):
         return torch.relu(self.part(x))
 
 
-class Decoder(torch.nn.Module):
+class Decoder(nn.Module):
     """Its loop is in another method than ``forward``, which the model around it calls."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.step = torch.nn.Linear(3, 3)
+        self.step = nn.Linear(3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.step(x)
@@ -309,7 +309,7 @@ class Decoder(torch.nn.Module):
         return torch.stack(steps)
 
 
-class CallsInfer(torch.nn.Module):
+class CallsInfer(nn.Module):
     """Calls the method of a scripted part."""
 
     def __init__(self, scales: bool) -> None:

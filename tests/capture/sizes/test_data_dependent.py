@@ -353,5 +353,20 @@ def test_branches_around_a_place_can_be_left_out() -> None:
     program = onnx_aot.export(follows, (x, many))
     for given in (x, -x):
         assert_close(program(given, many)[0], follows(given, many))
-    with pytest.raises(CaptureError, match="never goes past this branch, .*_export\\(\\) or ...:"):
+    with pytest.raises(CaptureError, match=r"never goes past this branch, .*\(\) or ...:"):
         onnx_aot.export(passes, (x, ~many))
+
+
+def test_a_number_that_is_computed_from_sizes() -> None:
+    def forward(x: Tensor) -> Tensor:
+        n = torch.full((), float(x.shape[0])).erf().to(torch.int64).item()
+        return x if x.shape[0] > n else x.long()
+
+    with pytest.raises(CaptureError) as caught:
+        onnx_aot.export(forward, (X,), dynamic_shapes=({0: "n"},))
+    assert (
+        "if the number that it needs, made at `n = torch.full((), float(x.shape[0])).erf().to("
+        "torch.int64).item()` at "
+    ) in str(caught.value)
+    assert "computed from sizes only, leave these dimensions out of" in str(caught.value)
+    assert_close(onnx_aot.export(forward, (X,))(X)[0], forward(X))

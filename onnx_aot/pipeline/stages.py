@@ -112,7 +112,6 @@ def capture_model(
     )
     from onnx_aot.capture.plans import capture
     from onnx_aot.capture.sizes.dynamic_shapes import resolve_dynamic_shapes
-    from onnx_aot.capture.state_shapes import check_state_shapes
     from onnx_aot.capture.strategies import DEFAULT, check_strategies
     from onnx_aot.capture.training import training_operators
     from onnx_aot.pytrees.containers import unwrap_constants
@@ -155,8 +154,6 @@ def capture_model(
         )
         program, requested, strategy = captured.program, captured.requested, captured.strategy
         readings, decisions = captured.readings, captured.decisions
-        if options.state != "drop":
-            check_state_shapes(program)
         notes = describe.describe_capture(captured, options)
         notes += describe.describe_dimensions(program, requested, options, captured)
     if not torch_compat.is_tested():
@@ -187,13 +184,17 @@ def rewrite_graph(
 
     Raises:
         FunctionalizationError: The model has an in-place write without a functional form.
+        CaptureError: With ``state="io"``, the model assigns another shape to a buffer.
     """
     from onnx_aot.fx_passes.drop_state import drop_state
+    from onnx_aot.fx_passes.state_shapes import check_state_shapes
 
     program, notes = _run_fx_passes(captured, options)
     notes += describe.describe_shared_inputs(program, captured.reference.separated)
     if options.state == "drop":
         notes += describe.describe_dropped_state(drop_state(program))
+    elif options.state == "io":
+        check_state_shapes(program)
     return program, notes
 
 

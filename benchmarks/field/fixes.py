@@ -63,7 +63,6 @@ FIXES: dict[str, Fix] = {
     ),
     "s5": Fix(fixed=("length", "batch")),
     "se3_transformer": Fix(fixed=("batch", "length")),
-    "snntorch": Fix(is_called=True),
     "titans_memory": Fix(fixed=("batch", "length")),
     "torchaudio_hdemucs": Fix(fixed=("batch", "time")),
     "torchaudio_tacotron2": Fix(scripted=("model.decoder",)),

@@ -519,8 +519,12 @@ def _holds_in_range(
     return all(holds(condition, {"n": n}) is not False for n in samples if first <= n <= last)
 
 
-def _find_steps(sizes: Sequence[int]) -> set[int]:
-    return {after - before for before, after in itertools.pairwise(sizes)}
+def _find_even_end(sizes: Sequence[int]) -> int:
+    """Returns the index from which on all sizes have the same distance from the next."""
+    first = max(len(sizes) - 2, 0)
+    while 0 < first and sizes[first] - sizes[first - 1] == sizes[first + 1] - sizes[first]:
+        first -= 1
+    return first
 
 
 def _suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
@@ -530,14 +534,12 @@ def _suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example:
     fulfilling: Iterable[int] = range(smallest, int(min(largest, far)) + 1)
     for condition in conditions:
         fulfilling = select_fulfilling(condition, "n", fulfilling)
-    inside = list(fulfilling)
-    steps = _find_steps(inside)
-    while len(steps) != 1 and inside and inside[0] < example:  # gaps below, as at 0, 1 and 4
-        inside = inside[1:]
-        steps = _find_steps(inside)
-    if len(steps) != 1 or dim.derived:
+    found = list(fulfilling)
+    first = _find_even_end(found)
+    if len(found) < 2 or (first and found[first - 1] >= example) or dim.derived:
         return ""
-    (step,) = steps
+    inside = found[first:]  # gaps may be below the example, as at 0, 1 and 4
+    step = inside[1] - inside[0]
     name = dim.name or "n"
     if step > 1:
         rest = inside[0] % step

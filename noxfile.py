@@ -18,6 +18,8 @@ TESTED = {"2.12.1": "0.27.1", "2.13.0": "0.28.0", "2.14.1": "0.29.1", "2.15.0": 
 REFERENCE, NEWEST = "2.13.0", "2.15.0"
 # Python versions besides the one that runs nox, with the newest torch for each.
 PYTHONS = {"3.10": "2.14.1", "3.12": NEWEST, "3.13": NEWEST}
+# Releases of ONNX Runtime that a model can be exported for.
+RUNTIMES = tuple(f"1.{minor}" for minor in range(16, 33))
 # torchao's own kernels are for CUDA; without torchao the tests of its quantization are skipped.
 TORCHAO = "torchao==0.18.0"
 FOR_BENCHMARKS = ("timm==1.0.31",)  # its dependencies besides torch are in the extra `bench`
@@ -158,6 +160,25 @@ def bench(session: nox.Session) -> None:
     """
     _install(session, "dev", "bench")
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def targets(session: nox.Session) -> None:
+    """Asks releases of ONNX Runtime for their kernels, and writes the table of targets.
+
+    Each release gets an environment; all of them take 1 GB.
+    """
+    pythons = []
+    for release in RUNTIMES:
+        folder = Path(".nox", f"onnxruntime-{release}")
+        session.run(sys.executable, "-m", "venv", str(folder), external=True)
+        python = folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+        old = ("numpy<2",) if release < "1.19" else ()
+        wanted = (f"onnxruntime=={release}.*", *old)
+        session.run(str(python), "-m", "pip", "install", "-q", *wanted, external=True)
+        pythons.append(str(python))
+    command = ("-m", "onnx_aot.targets.regenerate", *pythons)
+    _run_with(session, REFERENCE, command, "dev")
 
 
 @nox.session

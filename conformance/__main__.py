@@ -5,6 +5,7 @@
     python -m conformance --dynamic --dtype float32
     python -m conformance --modules --exporter torch
     python -m conformance --opset 17 --opset 25 --samples 2 --dtype float32
+    python -m conformance --release 1.16 --dtype float32
 
 Prints failures and a summary. With --output the results are written to a JSON file, where they
 replace older results of the same operators; other results stay. Results by opset have a file of
@@ -24,6 +25,7 @@ from typing import Any
 
 from conformance.exporters import EXPORTERS
 from conformance.opsets import opset_row, opset_table, write_opsets
+from conformance.other_releases import find_release
 from conformance.outcome import Result
 from conformance.report import format_table, row_of, summarize, write_results
 from conformance.samples import DTYPES, Case, all_cases
@@ -47,7 +49,10 @@ def main() -> None:
             return
         sys.exit("no operator matches")
     opsets = tuple(arguments.opset or ())
-    settings = Settings(arguments.exporter, arguments.samples, arguments.limit, opsets or (None,))
+    release = find_release(arguments.release) if arguments.release else None
+    settings = Settings(
+        arguments.exporter, arguments.samples, arguments.limit, opsets or (None,), release
+    )
     rows: list[dict[str, Any]] = []
     written = time.monotonic()
 
@@ -90,6 +95,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--dynamic", action="store_true", help="every dimension of 2 and more is dynamic")
     add("--modules", action="store_true", help="torch.nn's modules instead of operators")
     add("--opset", action="append", type=int, help="may be repeated; the default one otherwise")
+    add("--release", help="release of ONNX Runtime; `nox -s targets` makes its environment")
     add("--samples", type=int, default=3, help="samples of each operator and data type")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     add("--limit", type=float, default=60.0, help="seconds for one sample")

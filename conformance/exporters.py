@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import onnxruntime
 import torch
 
 import onnx_aot
+from conformance.other_releases import OtherSession, Release
 from onnx_aot.errors import UnsupportedOperatorError
 
 __all__ = ["EXPORTERS", "as_complex", "export", "is_unsupported", "load", "run"]
@@ -16,10 +18,19 @@ __all__ = ["EXPORTERS", "as_complex", "export", "is_unsupported", "load", "run"]
 EXPORTERS = ("onnx_aot", "torch")
 
 
-def export(exporter: str, captured: torch.export.ExportedProgram, opset: int | None = None) -> Any:
-    """Returns the exporter's own ``ONNXProgram``, at its default opset unless one is given."""
+def export(
+    exporter: str,
+    captured: torch.export.ExportedProgram,
+    opset: int | None = None,
+    release: Release | None = None,
+) -> Any:
+    """Returns the exporter's own ``ONNXProgram``, at its default opset unless one is given.
+
+    ``release``: that of ONNX Runtime which onnx_aot's file is for, if not the installed one.
+    """
     if exporter == "onnx_aot":
-        return onnx_aot.export(captured, opset_version=opset)
+        target = "onnxruntime" if release is None else release.target
+        return onnx_aot.export(captured, opset_version=opset, target=target)
     return torch.onnx.export(
         captured, opset_version=opset, dynamo=True, optimize=True, verbose=False
     )
@@ -37,13 +48,14 @@ def is_unsupported(error: BaseException) -> bool:
     return False
 
 
-def load(program: Any) -> None:
+def load(program: Any, release: Release | None = None) -> None:
     """Creates the program's session, with one thread.
 
     Raises:
         Exception: Whatever ONNX Runtime raises when it refuses the model.
     """
-    program.initialize_inference_session(initializer=_create_session)
+    create = _create_session if release is None else functools.partial(OtherSession, release)
+    program.initialize_inference_session(initializer=create)
 
 
 def _create_session(model: str | bytes) -> onnxruntime.InferenceSession:

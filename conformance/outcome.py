@@ -13,6 +13,7 @@ import onnx
 import torch
 
 from conformance import equivalence, exporters
+from conformance.other_releases import Release
 from conformance.samples import Call, Case, Sample
 from onnx_aot.errors import OpsetError, UnsupportedOperatorError
 from onnx_aot.inspection.differences import compare_outputs
@@ -74,14 +75,21 @@ class StopJudging(Exception):  # noqa: N818 - an outcome, not always an error
         self.outcome = outcome
 
 
-def judge(case: Case, sample: Sample, exporter: str, opset: int | None = None) -> Result:
+def judge(
+    case: Case,
+    sample: Sample,
+    exporter: str,
+    opset: int | None = None,
+    release: Release | None = None,
+) -> Result:
     """Captures, exports, checks, loads, runs and compares one sample.
 
-    The capture is kept in the sample and used again at other opsets.
+    The capture is kept in the sample and used again at other opsets. The model runs in the
+    installed ONNX Runtime, or in another ``release``.
     """
     result = Result("pass", sample=sample.describe())
     try:
-        _judge_sample(case, sample, exporter, opset, result)
+        _judge_sample(case, sample, exporter, opset, release, result)
     except StopJudging as stop:
         cause = stop.__cause__
         result.outcome = stop.outcome
@@ -95,7 +103,12 @@ def judge(case: Case, sample: Sample, exporter: str, opset: int | None = None) -
 
 
 def _judge_sample(
-    case: Case, sample: Sample, exporter: str, opset: int | None, result: Result
+    case: Case,
+    sample: Sample,
+    exporter: str,
+    opset: int | None,
+    release: Release | None,
+    result: Result,
 ) -> None:
     if sample.captured is None:
         sample.captured = _capture(case, sample)
@@ -103,7 +116,7 @@ def _judge_sample(
     result.targets = _called_operators(captured)
     result.flag = equivalence.find_flag(case.name, captured, sample.inputs)
     try:
-        program = exporters.export(exporter, captured, opset)
+        program = exporters.export(exporter, captured, opset, release)
     except Exception as error:
         kind = "unsupported_operator" if exporters.is_unsupported(error) else "conversion_error"
         kind = "opset_error" if isinstance(error, OpsetError) else kind
@@ -113,7 +126,7 @@ def _judge_sample(
     except Exception as error:
         raise StopJudging("checker_error", _describe_error(error)) from error
     try:
-        exporters.load(program)
+        exporters.load(program, release)
     except Exception as error:
         raise StopJudging("ort_load_error", _describe_error(error)) from error
     try:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from conformance.other_releases import Release
 from conformance.outcome import Result, judge
 from conformance.samples import Case, samples_of
 
@@ -34,12 +35,14 @@ class Settings:
         samples: Largest number of samples of each case.
         limit: Seconds for one sample.
         opsets: Each sample is judged at each of these; None is the exporter's default.
+        release: The release of ONNX Runtime that runs the models; None is the installed one.
     """
 
     exporter: str = "onnx_aot"
     samples: int = 3
     limit: float = 60.0
     opsets: tuple[int | None, ...] = (None,)
+    release: Release | None = None
 
 
 # --- in the worker -------------------------------------------------------------------------------
@@ -74,7 +77,9 @@ def _work_on(connection: Connection, case: Case, first: int, settings: Settings)
     for index, (sample, opset) in enumerate(judged):
         if index >= first:
             connection.send((index, None))
-            connection.send((index, judge(case, sample, settings.exporter, opset)))
+            connection.send(
+                (index, judge(case, sample, settings.exporter, opset, settings.release))
+            )
     connection.send((None, _resident_memory()))
 
 

@@ -12,11 +12,11 @@ import torch
 
 from onnx_aot.errors import warn
 from onnx_aot.options import (
-    DEFAULT_OPSET,
     Options,
     check_choice,
     check_options,
     check_retired,
+    choose_opset,
     names_given,
 )
 from onnx_aot.pipeline.recording import (
@@ -64,7 +64,7 @@ def export(
     decompose: bool = True,
     report: bool = False,
     optimize: bool | Literal["safe"] | Collection[str] = True,
-    target: Literal["onnxruntime"] | None = "onnxruntime",
+    target: str | None = "onnxruntime",
     contrib_ops: bool = False,
     verify: bool = False,
     profile: bool = False,
@@ -130,9 +130,11 @@ def export(
         optimize: True runs all passes and rules on the translated graph; ``"safe"`` only those that
             keep every value bit for bit; a set of names only these (docs/optimization.md lists
             them); False leaves the graph as it is.
-        target: ``"onnxruntime"``: nodes without a kernel in ONNX Runtime's CPU provider, such as
-            most of bfloat16, are rewritten to run there: with casts to a wider type around a node,
-            or with other operators. None: the graph is only bound to the ONNX standard.
+        target: Runtime of the model. ``"onnxruntime"``: nodes without a kernel in the CPU provider
+            of the installed ONNX Runtime, such as most of bfloat16, are rewritten to run there:
+            with casts to a wider type around a node, or with other operators.
+            ``"onnxruntime==1.18"``: the same for that release, 1.16 to 1.32, with an opset and an
+            IR version that it loads. None: the graph is only bound to the ONNX standard.
         contrib_ops: True uses operators of the domain ``com.microsoft``, which only ONNX Runtime
             has, where they are faster: for rotary embeddings and attention. It cannot be combined
             with ``target=None``.
@@ -215,7 +217,7 @@ def export(
     options = Options(
         input_names=names_given("input_names", input_names),
         output_names=names_given("output_names", output_names),
-        opset=DEFAULT_OPSET if opset_version is None else opset_version,
+        opset=choose_opset(target) if opset_version is None else opset_version,
         dynamic_shapes=dynamic_shapes,
         dynamic_axes=dynamic_axes,
         on_specialized=on_specialized,
@@ -340,7 +342,7 @@ def _to_onnx(
             publish(record, notes)
     if options.target is not None:
         with stage(record, "legalize"):
-            record.adaptations, notes = stages.fit_to_target(model, options.target)
+            record.adaptations, notes = stages.fit_to_target(model, options.target, program)
             publish(record, notes)
     if functions:
         publish(record, describe_inline_calls(modules_as_functions(model, calls, functions)))

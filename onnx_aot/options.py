@@ -16,6 +16,7 @@ __all__ = [
     "check_optimize",
     "check_options",
     "check_retired",
+    "choose_opset",
     "names_given",
 ]
 
@@ -75,12 +76,12 @@ def check_options(options: Options) -> None:
             "dynamic_shapes and dynamic_axes are two forms of the same request; pass one of them"
         )
     check_choice("metadata", options.metadata, ("full", "light", "none"))
-    check_choice("target", options.target, ("onnxruntime", None))
+    _check_target(options.target, options.opset)
     check_choice("contrib_ops", options.contrib_ops, (True, False))
-    if options.contrib_ops and options.target != "onnxruntime":
+    if options.contrib_ops and options.target is None:
         raise InvalidOptionError(
-            f"contrib_ops is True and target is {options.target!r}; only ONNX Runtime has these "
-            'operators: pass target="onnxruntime", or leave contrib_ops out'
+            "contrib_ops is True and target is None; only ONNX Runtime has these operators: pass "
+            'target="onnxruntime", or leave contrib_ops out'
         )
     check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
     check_choice("unsupported", options.unsupported, ("error", "emit", "function"))
@@ -99,6 +100,34 @@ def check_options(options: Options) -> None:
         not isinstance(options.seed, int) or isinstance(options.seed, bool)
     ):
         raise InvalidOptionError(f"seed is {options.seed!r}; expected an int or None")
+
+
+def choose_opset(target: str | None) -> int:
+    """The opset of an export that names none: the default, or the highest that the target loads.
+
+    Raises:
+        InvalidOptionError: There is no such target.
+    """
+    from onnx_aot.targets import find_kernels
+
+    return DEFAULT_OPSET if target is None else min(DEFAULT_OPSET, find_kernels(target).opset)
+
+
+def _check_target(target: str | None, opset: int) -> None:
+    """Checks that there is such a target, and that it loads the opset."""
+    from onnx_aot.targets import RUNTIME, find_kernels
+
+    if target is None:
+        return
+    kernels = find_kernels(target)
+    if isinstance(opset, int) and opset > kernels.opset:
+        is_installed = target == RUNTIME
+        name = f"onnxruntime {kernels.release}" + (", which is installed," if is_installed else "")
+        raise InvalidOptionError(
+            f"opset_version is {opset}; {name} loads opsets up to {kernels.opset}: pass "
+            f"opset_version={kernels.opset}, or as target a newer release, '{RUNTIME}==x.y', or "
+            "None"
+        )
 
 
 def check_optimize(given: Any) -> None:

@@ -49,7 +49,11 @@ def export(
         bool, typer.Option(help="Use operators that only ONNX Runtime has, if faster.")
     ] = False,
     target: Annotated[
-        str, typer.Option(help="Runtime of the model: onnxruntime, or none for standard ONNX.")
+        str,
+        typer.Option(
+            help="Runtime of the model: onnxruntime, a release of it such as onnxruntime==1.18, or "
+            "none for standard ONNX."
+        ),
     ] = "onnxruntime",
     verify: Annotated[
         bool, typer.Option(help="Compare with PyTorch at the example sizes and at others.")
@@ -117,7 +121,7 @@ def export(
                 opset_version=opset,
                 external_data="auto" if external_data is None else external_data,
                 optimize=_merge_optimize_options(optimize, optimizations or []),
-                target=None if target == "none" else target,  # type: ignore[arg-type]
+                target=None if target == "none" else target,
                 contrib_ops=contrib_ops,
                 verify=verify,
                 on_specialized=on_specialized,  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import platform
 import warnings
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -37,8 +37,20 @@ class Finding:
     advice: str = ""
 
 
-def doctor(as_json: AsJson = False) -> None:
-    """Check the installed versions, and export and run a small model. Exits with 1 on a problem."""
+def doctor(
+    model: Annotated[
+        str | None,
+        typer.Argument(help="An ONNX file: tells which releases of ONNX Runtime load it."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the installed versions, and export and run a small model. Exits with 1 on a problem.
+
+    With a model, tell instead which releases of ONNX Runtime load it, and what stops the others.
+    """
+    if model is not None:
+        _show_releases(model, as_json)
+        return
     findings = [
         Finding("python", platform.python_version(), True),
         Finding("platform", f"{platform.system()} {platform.machine()}", True),
@@ -53,6 +65,30 @@ def doctor(as_json: AsJson = False) -> None:
         rows = [(f.subject, "ok" if f.ok else "PROBLEM", f.found, f.advice) for f in findings]
         typer.echo(escape_for_stream("\n".join(align_columns(rows))))
     if not all(finding.ok for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _show_releases(path: str, as_json: bool) -> None:
+    """Prints a line per release; exits with 1 if the installed one does not load the model."""
+    from onnx_ir.passes.common import ShapeInferencePass
+
+    from onnx_aot.program.program import ONNXProgram
+    from onnx_aot.targets import RUNTIME, find_obstacles, find_release
+
+    model = ONNXProgram.load(path).model
+    if any(value.type is None for node in model.graph for value in node.outputs):
+        ShapeInferencePass()(model)  # kernels are chosen by types
+    found = find_obstacles(model)
+    if as_json:
+        print_json([dataclasses.asdict(one) for one in found])
+    else:
+        rows = [
+            (one.target, "does not load" if one.reasons else "loads", "; ".join(one.reasons))
+            for one in found
+        ]
+        typer.echo(escape_for_stream("\n".join(align_columns(rows))))
+    installed = f"{RUNTIME}=={find_release(RUNTIME)}"
+    if any(one.reasons for one in found if one.target == installed):
         raise typer.Exit(EXIT_FAILED)
 
 

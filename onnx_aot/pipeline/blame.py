@@ -69,9 +69,9 @@ def blame(
 
 
 def _missing_kernels(program: ONNXProgram) -> Blame | None:
-    from onnx_aot.targets import unsupported_nodes
+    from onnx_aot.targets import RUNTIME, unsupported_nodes
 
-    nodes = unsupported_nodes(program.model, "onnxruntime")
+    nodes = unsupported_nodes(program.model, RUNTIME)
     if not nodes:
         return None
     kinds: dict[str, None] = {}

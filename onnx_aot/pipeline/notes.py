@@ -38,6 +38,7 @@ __all__ = [
     "describe_inline_calls",
     "describe_less_precise_types",
     "describe_limits",
+    "describe_missing_kernels",
     "describe_not_verified",
     "describe_rounding",
     "describe_shared_inputs",
@@ -400,6 +401,29 @@ def describe_less_precise_types(adaptations: Sequence[Adaptation], target: str) 
         Note(
             f"{target} has no kernel for the type of some nodes, which run in another and may be "
             f"less precise: {', '.join(lossy)}. target=None leaves them as they are"
+        )
+    ]
+
+
+def describe_missing_kernels(
+    nodes: Sequence[ir.Node], target: str, captured: torch.export.ExportedProgram
+) -> list[Note]:
+    """Notes nodes that the target cannot run, with their lines."""
+    if not nodes:
+        return []
+    from onnx_aot.metadata.keys import FX_NODE
+    from onnx_aot.metadata.provenance import location
+    from onnx_aot.targets import describe_nodes, find_release
+
+    wanted = {str(node.meta.get(FX_NODE)) for node in nodes}
+    lines = [location(node) for node in captured.graph.nodes if node.name in wanted]
+    places = dict.fromkeys(str(line) for line in lines if line is not None)
+    where = f" ({_list_some(places)})" if places else ""
+    return [
+        Note(
+            f"onnxruntime {find_release(target)} has no kernel for "
+            f"{'; '.join(describe_nodes(nodes))}, and nothing replaces them, so the model does not "
+            f"load there{where}. Compute in another type, such as float32, or choose another target"
         )
     ]
 

@@ -310,12 +310,20 @@ def optimize_model(model: ir.Model, options: Options) -> tuple[Outcome, Notes]:
     return outcome, describe.describe_undone_passes(outcome)
 
 
-def fit_to_target(model: ir.Model, target: str) -> tuple[Sequence[Adaptation], Notes]:
-    """Rewrites nodes that the target has no kernel for."""
-    from onnx_aot.targets import legalize
+def fit_to_target(
+    model: ir.Model, target: str, captured: torch.export.ExportedProgram
+) -> tuple[Sequence[Adaptation], Notes]:
+    """Rewrites nodes that the target has no kernel for.
 
-    adaptations = legalize(model, target)
-    return adaptations, describe.describe_less_precise_types(adaptations, target)
+    Raises:
+        ConversionError: The model needs a later IR version than the target loads.
+    """
+    from onnx_aot.targets import check_ir_version, legalize
+
+    check_ir_version(model, target)
+    fit = legalize(model, target)
+    notes = describe.describe_less_precise_types(fit.adaptations, target)
+    return fit.adaptations, notes + describe.describe_missing_kernels(fit.left, target, captured)
 
 
 def verify_program(program: ONNXProgram, reference: Reference) -> tuple[list[SizeResult], Notes]:

@@ -1,7 +1,27 @@
-"""Describes, as data, the kernels of a runtime, and adapts models to them."""
+"""Describes, as data, the kernels of runtimes, and adapts models to them."""
 
 from __future__ import annotations
 
-from onnx_aot.targets.legalize import TARGETS, Adaptation, legalize, unsupported_nodes
+from onnx_aot.targets.legalize import Adaptation, Fit, legalize, unsupported_nodes
+from onnx_aot.targets.loading import (
+    Obstacles,
+    check_ir_version,
+    describe_nodes,
+    find_obstacles,
+)
+from onnx_aot.targets.releases import RUNTIME, find_kernels, find_release, is_target
 
-__all__ = ["TARGETS", "Adaptation", "legalize", "unsupported_nodes"]
+__all__ = [
+    "RUNTIME",
+    "Adaptation",
+    "Fit",
+    "Obstacles",
+    "check_ir_version",
+    "describe_nodes",
+    "find_kernels",
+    "find_obstacles",
+    "find_release",
+    "is_target",
+    "legalize",
+    "unsupported_nodes",
+]

@@ -1,11 +1,12 @@
-"""Loads the kernels of a target: the operators that it runs, with their element types.
+"""Loads the kernels of a release of a runtime: its operators, with their element types.
 
 The table is a JSON file beside this one, made by ``python -m onnx_aot.targets.regenerate`` from
-the information that ONNX Runtime gives about itself. For each operator and the opset in which it
-last changed, the table holds the kernels that ONNX Runtime would consider, each with the types of
-its type variables; a variable that a kernel does not mention may be any type. Operators that the
-standard defines by other operators, and that ONNX Runtime replaces by these while loading, are
-listed by opset, with the types for which a model with only that node loads.
+the information that releases of ONNX Runtime give about themselves. For each operator and the opset
+in which it last changed, the table holds the kernels that ONNX Runtime would consider, each with
+the types of its type variables; a variable that a kernel does not mention may be any type.
+Operators that the standard defines by other operators, and that ONNX Runtime replaces by these
+while loading, are listed by opset, with the types for which a model with only that node loads. An
+entry holds from its release on until the next entry.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from typing import Any
 import onnx.defs
 import onnx_ir as ir
 
-__all__ = ["Kernel", "Kernels", "Signature", "decode_kernels", "load_kernels", "signature"]
+__all__ = [
+    "Kernel",
+    "Kernels",
+    "Signature",
+    "decode_kernels",
+    "list_releases",
+    "load_kernels",
+    "signature",
+]
+
+FILE = "onnxruntime_cpu.json"
 
 _PARAMETER = onnx.defs.OpSchema.FormalParameterOption
 
@@ -78,41 +89,66 @@ def tensor_types(types: Any) -> frozenset[ir.DataType]:
 
 @dataclasses.dataclass(frozen=True)
 class Kernels:
-    """The kernels of one version of a runtime.
+    """The kernels of one release of a runtime.
 
     Attributes:
-        version: Version of the runtime.
+        release: The release, such as ``1.18``.
+        opset: The highest opset that it loads.
+        ir_version: The highest IR version that it loads.
         by_operator: Kernels by operator and the opset in which the operator last changed.
         inlined: Element types for which the runtime replaces the operator by its definition, by
             operator and opset.
     """
 
-    version: str
+    release: str
+    opset: int
+    ir_version: int
     by_operator: dict[tuple[str, int], tuple[Kernel, ...]]
     inlined: dict[tuple[str, int], frozenset[ir.DataType]]
 
 
 @functools.cache
-def load_kernels(file: str) -> Kernels:
-    """Reads a table, once per process."""
-    text = importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
-    return decode_kernels(json.loads(text))
+def _read_table() -> dict[str, Any]:
+    text = importlib.resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
 
 
-def decode_kernels(data: dict[str, Any]) -> Kernels:
-    """Decodes a table as it is stored."""
+def list_releases() -> tuple[str, ...]:
+    """The releases of ONNX Runtime that the table has, the oldest first."""
+    return tuple(_read_table()["releases"])
+
+
+@functools.cache
+def load_kernels(release: str) -> Kernels:
+    """Reads the kernels of a release, once per process."""
+    return decode_kernels(_read_table(), release)
+
+
+def decode_kernels(data: dict[str, Any], release: str) -> Kernels:
+    """Decodes what a table says about a release."""
     members = ir.DataType.__members__
     sets = [frozenset(members[name] for name in names.split()) for names in data["types"]]
+    order = {name: index for index, name in enumerate(data["releases"])}
+
+    def find(entries: dict[str, Any]) -> Any:
+        """The last entry that is not of a later release."""
+        earlier = [entry for since, entry in entries.items() if order[since] <= order[release]]
+        return earlier[-1] if earlier else None
+
     by_operator = {
         (name, int(version)): tuple(
-            {variable: sets[index] for variable, index in kernel.items()} for kernel in entries
+            {variable: sets[index] for variable, index in kernel.items()} for kernel in found
         )
         for name, versions in data["kernels"].items()
         for version, entries in versions.items()
+        if (found := find(entries)) is not None
     }
     inlined = {
-        (name, int(opset)): sets[index]
+        (name, int(opset)): sets[found]
         for name, opsets in data["inlined"].items()
-        for opset, index in opsets.items()
+        for opset, entries in opsets.items()
+        if (found := find(entries)) is not None
     }
-    return Kernels(data["version"], by_operator, inlined)
+    about = data["releases"][release]
+    return Kernels(release, about["opset"], about["ir_version"], by_operator, inlined)

@@ -16,14 +16,12 @@ from onnx_aot.metadata.keys import FX_NODE, PIECE
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
 from onnx_aot.targets.fusion_workarounds import KEPT_APART
-from onnx_aot.targets.kernels import Kernels, load_kernels, signature
+from onnx_aot.targets.kernels import Kernels, signature
+from onnx_aot.targets.releases import find_kernels
 from onnx_aot.targets.type_fallbacks import PRESERVING, SURROGATES, is_lossy
 from onnx_aot.targets.unsigned_activations import unsigned_activations
 
-__all__ = ["TARGETS", "Adaptation", "legalize", "unsupported_nodes"]
-
-TARGETS = {"onnxruntime": "onnxruntime_cpu.json"}
-"""Targets by name, with the file of their table."""
+__all__ = ["Adaptation", "Fit", "legalize", "unsupported_nodes"]
 
 WRITTEN_FOR_IT = {**KEPT_APART, "QuantizeLinear": unsigned_activations}
 """Functions, by operator, that adapt nodes even though the target has a kernel for them."""
@@ -70,6 +68,19 @@ class Adaptation:
     count: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """What was done so that a model fits a target.
+
+    Attributes:
+        adaptations: The adaptations, most frequent first.
+        left: Nodes without a kernel for which there is no adaptation.
+    """
+
+    adaptations: tuple[Adaptation, ...]
+    left: tuple[ir.Node, ...]
+
+
 # A type variable, its type, and its new type.
 _Change = tuple[str, ir.DataType, ir.DataType]
 
@@ -82,7 +93,7 @@ class _Plan:
     changes: tuple[_Change, ...]
 
 
-def legalize(model: ir.Model, target: str) -> tuple[Adaptation, ...]:
+def legalize(model: ir.Model, target: str) -> Fit:
     """Replaces, in place, the nodes that the target has no kernel for.
 
     Before::
@@ -115,17 +126,17 @@ def legalize(model: ir.Model, target: str) -> tuple[Adaptation, ...]:
 
     Args:
         model: Changed in place.
-        target: A key of ``TARGETS``.
+        target: A runtime, or a release of one; see ``find_release``.
 
-    Returns:
-        The adaptations, most frequent first.
+    Raises:
+        InvalidOptionError: There is no such target.
     """
-    return _Legalizer(model, load_kernels(TARGETS[target])).run()
+    return _Legalizer(model, find_kernels(target)).run()
 
 
 def unsupported_nodes(model: ir.Model, target: str) -> list[ir.Node]:
     """Nodes, including those of subgraphs and functions, that the target has no kernel for."""
-    planner = _Planner(load_kernels(TARGETS[target]))
+    planner = _Planner(find_kernels(target))
     return [
         node
         for graph, opset in _graphs_with_opsets(model)
@@ -257,13 +268,15 @@ class _Legalizer:
         self.casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
         self.wide: dict[ir.Value, _Wide] = {}
         self.inserted: list[ir.Node] = []
+        self.left: list[ir.Node] = []
 
-    def run(self) -> tuple[Adaptation, ...]:
+    def run(self) -> Fit:
         for graph, opset in _graphs_with_opsets(self.model):
             self.emitter.enter(graph)
             self._visit(graph, opset, [])
         self._remove_unread()
-        return tuple(Adaptation(*what, count=count) for what, count in self.counts.most_common())
+        adaptations = (Adaptation(*what, count=n) for what, n in self.counts.most_common())
+        return Fit(tuple(adaptations), tuple(self.left))
 
     def _remove_unread(self) -> None:
         """Removes inserted nodes that are not read: casts back, outputs of expansions."""
@@ -307,6 +320,7 @@ class _Legalizer:
                 self.counts[node.op_type, plan.missing, None, False] += 1
                 return
         if not plan.changes:
+            self.left.append(node)
             return
         self._cast_around(node, plan, opset, around)
         for _, dtype, surrogate in plan.changes:

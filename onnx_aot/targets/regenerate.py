@@ -1,9 +1,18 @@
-"""Writes the table of ONNX Runtime's CPU kernels: ``python -m onnx_aot.targets.regenerate``."""
+"""Writes the table of ONNX Runtime's CPU kernels, by release.
+
+    python -m onnx_aot.targets.regenerate PYTHON [PYTHON ...]
+
+Each PYTHON is the interpreter of an environment with another release of ONNX Runtime;
+``python -m nox -s targets`` makes them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +21,12 @@ import onnx.defs
 import onnx_ir as ir
 
 from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
+from onnx_aot.targets import probe_runtime
 
-__all__ = ["make_table"]
+__all__ = ["ask_runtime", "make_table"]
 
 OPSETS = range(MIN_OPSET, MAX_OPSET + 1)
+IR_VERSIONS = range(8, onnx.IR_VERSION + 1)
 UNBOUNDED = 2**31 - 1
 FILE = Path(__file__).with_name("onnxruntime_cpu.json")
 
@@ -61,50 +72,96 @@ DEFINED: dict[str, tuple[list[Any], dict[str, Any]]] = {
 }
 
 
-def make_table() -> dict[str, Any]:
-    """Makes the table from the installed ONNX Runtime."""
-    import onnxruntime
+def ask_runtime(python: str = sys.executable) -> dict[str, Any]:
+    """Returns what the ONNX Runtime of an environment answers; see ``probe_runtime``."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, model in _make_probes():
+            Path(folder, f"{name}.onnx").write_bytes(model.SerializeToString())
+        command = [python, "-I", probe_runtime.__file__, folder]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
 
+
+def make_table(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Makes the table from the answers of releases, which are sorted.
+
+    An entry that does not change from a release to the next is stored once, with the first release
+    that has it.
+    """
+    answers = sorted(answers, key=lambda answer: _release_key(answer["version"]))
     sets: dict[str, int] = {}
 
     def add_types(types: Any) -> int:
         return sets.setdefault(" ".join(sorted(types)), len(sets))
 
-    by_operator: dict[str, dict[str, list[dict[str, int]]]] = {}
-    for name, version, kernels in _collect_kernels():
-        merged = [
-            {variable: add_types(types) for variable, types in kernel.items()}
-            for kernel in _merge_kernels(kernels)
-        ]
-        by_operator.setdefault(name, {})[str(version)] = merged
-    inlined: dict[str, dict[str, int]] = {}
-    for name in sorted(DEFINED):
-        for opset in OPSETS:
-            types = _find_inlined_types(name, opset)
-            if types:
-                inlined.setdefault(name, {})[str(opset)] = add_types(types)
+    by_operator: dict[str, dict[str, dict[str, Any]]] = {}
+    inlined: dict[str, dict[str, dict[str, Any]]] = {}
+    releases: dict[str, Any] = {}
+    for answer in answers:
+        release = ".".join(answer["version"].split(".")[:2])
+        loaded = set(answer["loaded"])
+        releases[release] = {
+            "version": answer["version"],
+            "opset": max(n for n in OPSETS if f"opset.{n}" in loaded),
+            "ir_version": max(n for n in IR_VERSIONS if f"ir_version.{n}" in loaded),
+        }
+        found: dict[tuple[str, str], Any] = {}
+        for name, version, kernels in _collect_kernels(answer["kernels"]):
+            if version <= releases[release]["opset"]:
+                found[name, str(version)] = [
+                    {variable: add_types(types) for variable, types in kernel.items()}
+                    for kernel in _merge_kernels(kernels)
+                ]
+        _note_changes(by_operator, found, release, [])
+        replaced: dict[tuple[str, str], Any] = {}
+        for name in sorted(DEFINED):
+            for opset in OPSETS:
+                types = [t for t in TRIED if f"{name}.{opset}.{t}" in loaded]
+                if types:
+                    replaced[name, str(opset)] = add_types(types)
+        _note_changes(inlined, replaced, release, None)
     return {
         "runtime": "onnxruntime, CPUExecutionProvider",
-        "version": onnxruntime.__version__,
+        "releases": releases,
         "types": list(sets),
         "kernels": by_operator,
         "inlined": inlined,
     }
 
 
-def _collect_kernels() -> Iterator[tuple[str, int, list[dict[str, set[str]]]]]:
+def _release_key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def _note_changes(
+    table: dict[str, dict[str, dict[str, Any]]],
+    found: dict[tuple[str, str], Any],
+    release: str,
+    nothing: Any,
+) -> None:
+    """Adds the entries of a release that differ from those of the release before."""
+    known = {(name, version) for name, versions in table.items() for version in versions}
+    for name, version in sorted(known | found.keys(), key=lambda key: (key[0], int(key[1]))):
+        entries = table.setdefault(name, {}).setdefault(version, {})
+        before = entries[next(reversed(entries))] if entries else nothing
+        entry = found.get((name, version), nothing)
+        if entry != before or not entries:
+            entries[release] = entry
+
+
+def _collect_kernels(
+    answered: Sequence[Any],
+) -> Iterator[tuple[str, int, list[dict[str, set[str]]]]]:
     """Yields each version of an operator in one of the opsets, with the kernels that match it.
 
     A kernel matches if it begins at the version in which the operator last changed, or if it begins
     earlier and has an end that is not before that version: a kernel without an end is for the
     version that was the latest when the kernel was written.
     """
-    from onnxruntime.capi import _pybind_state
-
     registered: dict[str, list[Any]] = {}
-    for kernel in _pybind_state.get_all_opkernel_def():
-        if kernel.provider == "CPUExecutionProvider" and not kernel.domain:
-            registered.setdefault(kernel.op_name, []).append(kernel)
+    for name, first, last, types in answered:
+        registered.setdefault(name, []).append(((first, last), types))
     schemas = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain or schema.name not in registered:
@@ -118,12 +175,9 @@ def _collect_kernels() -> Iterator[tuple[str, int, list[dict[str, set[str]]]]]:
                 schemas[found.name, found.since_version] = found
     for name, version in sorted(schemas):
         matching = [
-            {
-                variable: _names_of_types(types)
-                for variable, types in kernel.type_constraints.items()
-            }
-            for kernel in registered[name]
-            if _is_kernel_for(kernel.version_range, version)
+            {variable: _names_of_types(texts) for variable, texts in types.items()}
+            for span, types in registered[name]
+            if _is_kernel_for(span, version)
         ]
         yield name, version, [_without_refused(name, kernel) for kernel in matching]
 
@@ -162,28 +216,31 @@ def _merge_kernels(kernels: list[dict[str, set[str]]]) -> list[dict[str, set[str
     return merged
 
 
-def _find_inlined_types(name: str, opset: int) -> list[str]:
-    """Types for which a model with only this operator loads."""
-    try:
-        schema = onnx.defs.get_schema(name, opset)
-    except onnx.defs.SchemaError:
-        return []
-    inputs, attributes = DEFINED[name]
-    accepted = _names_of_types(list(schema.type_constraints[0].allowed_type_strs))
-    return [
-        dtype
-        for dtype in TRIED
-        if dtype in accepted and _is_loadable(name, opset, inputs, attributes, dtype)
-    ]
+def _make_probes() -> Iterator[tuple[str, onnx.ModelProto]]:
+    """Yields the models that a runtime is asked to load, with their names."""
+    for opset in OPSETS:
+        yield f"opset.{opset}", _make_model("Identity", opset, [_X], {}, "FLOAT")
+    for version in IR_VERSIONS:
+        model = _make_model("Identity", MIN_OPSET, [_X], {}, "FLOAT")
+        model.ir_version = version
+        yield f"ir_version.{version}", model
+    for name, (inputs, attributes) in DEFINED.items():
+        for opset in OPSETS:
+            try:
+                schema = onnx.defs.get_schema(name, opset)
+            except onnx.defs.SchemaError:
+                continue
+            accepted = _names_of_types(list(schema.type_constraints[0].allowed_type_strs))
+            for dtype in TRIED:
+                if dtype in accepted:
+                    model = _make_model(name, opset, inputs, attributes, dtype)
+                    yield f"{name}.{opset}.{dtype}", model
 
 
-def _is_loadable(
+def _make_model(
     name: str, opset: int, inputs: list[Any], attributes: dict[str, Any], dtype: str
-) -> bool:
-    import onnxruntime
-
-    if name == "GroupNormalization" and opset < 21:
-        attributes = {**attributes, "num_groups": 4}
+) -> onnx.ModelProto:
+    """A model with one node, in the lowest IR version that has the opset."""
     values = [
         onnx.helper.make_tensor_value_info(label, ir.DataType[kind or dtype].value, shape)
         for label, kind, shape in inputs
@@ -191,30 +248,27 @@ def _is_loadable(
     node = onnx.helper.make_node(name, [value.name for value in values], ["y"], **attributes)
     output = onnx.helper.make_tensor_value_info("y", ir.DataType[dtype].value, None)
     graph = onnx.helper.make_graph([node], "probe", values, [output])
-    model = onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=10
-    )
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    try:
-        onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception:  # the reason does not matter
-        return False
-    return True
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    least = onnx.helper.find_min_ir_version_for(opsets)
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=least)
 
 
-def main() -> None:
-    """Writes the table beside this file."""
+def write_table(table: dict[str, Any]) -> str:
+    """Returns the text of the file, with an operator in each line."""
     parts = []
-    for key, value in make_table().items():
+    for key, value in table.items():
         if isinstance(value, dict):
             lines = (f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in value.items())
             parts.append(f"{json.dumps(key)}: {{\n" + ",\n".join(lines) + "\n}")
         else:
             parts.append(f"{json.dumps(key)}: {json.dumps(value)}")
-    FILE.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def main() -> None:
+    """Writes the table beside this file."""
+    answers = [ask_runtime(python) for python in sys.argv[1:] or [sys.executable]]
+    FILE.write_text(write_table(make_table(answers)), encoding="utf-8")
 
 
 if __name__ == "__main__":

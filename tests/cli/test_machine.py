@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import onnx_aot
 from tests.cli.conftest import call
 
 
@@ -53,3 +56,24 @@ def test_an_export_that_fails_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
     done = call("doctor")
     assert done.exit_code == 1
     assert "PROBLEM  RuntimeError: broken" in done.stdout
+
+
+def test_releases_that_load_a_model(tmp_path: Path) -> None:
+    path = str(tmp_path / "model.onnx")
+    onnx_aot.export(torch.nn.GELU(), (torch.ones(3),), path, opset_version=20)
+    result = call("doctor", path)
+    assert result.exit_code == 0
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in result.stdout.splitlines()}
+    assert lines["onnxruntime==1.16"] == "does not load opset 20; it loads up to 19"
+    assert lines["onnxruntime==1.32"] == "loads"
+    shown = json.loads(call("doctor", path, "--json").stdout)
+    assert shown[0] == {"target": "onnxruntime==1.16", "reasons": ["opset 20; it loads up to 19"]}
+
+
+def test_a_model_that_the_installed_release_does_not_load(tmp_path: Path) -> None:
+    path = str(tmp_path / "model.onnx")
+    x = torch.ones(3, dtype=torch.bfloat16)
+    onnx_aot.export(torch.nn.Tanh(), (x,), path, target=None)
+    result = call("doctor", path)
+    assert result.exit_code == 1
+    assert "no kernel for Tanh of BFLOAT16 (1x, first " in result.stdout

@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import onnxruntime
+import pytest
 
-from onnx_aot.targets import TARGETS
-from onnx_aot.targets.kernels import Kernel, decode_kernels, load_kernels
-from onnx_aot.targets.regenerate import FILE, make_table
-
-TARGET = "onnxruntime"
+from onnx_aot.targets.kernels import decode_kernels, list_releases, load_kernels
+from onnx_aot.targets.regenerate import FILE, ask_runtime, make_table, write_table
 
 
-def test_the_installed_version_has_what_the_table_has() -> None:
-    table = json.loads(FILE.read_text(encoding="utf-8"))
-    found = make_table()
-    assert load_kernels(TARGETS[TARGET]) == decode_kernels(table)
-    if table["version"] == onnxruntime.__version__:
-        assert found == table
-    wanted, there = decode_kernels(table), decode_kernels(found)
-    gone = [
-        (operator, since, kernel)
-        for (operator, since), needed in wanted.by_operator.items()
-        for kernel in needed
-        if not any(_covers(other, kernel) for other in there.by_operator.get((operator, since), ()))
+@pytest.fixture(scope="module")
+def answer() -> dict[str, Any]:
+    return ask_runtime()
+
+
+def test_the_installed_release_is_in_the_table_as_it_answers(answer: dict[str, Any]) -> None:
+    assert answer["version"] == onnxruntime.__version__
+    release = ".".join(answer["version"].split(".")[:2])
+    found = decode_kernels(make_table([answer]), release)
+    # A release that is newer than the table has what the newest of the table has.
+    known = load_kernels(release if release in list_releases() else list_releases()[-1])
+    if known.release == release:
+        assert found == known
+    else:
+        assert found.opset >= known.opset
+        assert found.by_operator.keys() >= known.by_operator.keys()
+
+
+def test_an_entry_is_stored_once_until_it_changes(answer: dict[str, Any]) -> None:
+    kernels = answer["kernels"]
+    fewer = [kernel for kernel in kernels if kernel[0] != "Gelu"]
+    answers = [
+        {"version": "1.4.1", "kernels": kernels, "loaded": answer["loaded"]},
+        {"version": "1.2.0", "kernels": fewer, "loaded": answer["loaded"]},
+        {"version": "1.10.0", "kernels": fewer, "loaded": answer["loaded"]},
     ]
-    assert not gone
-    assert not [key for key, types in wanted.inlined.items() if types - there.inlined[key]]
+    table = make_table(answers)
+    assert list(table["releases"]) == ["1.2", "1.4", "1.10"]
+    assert list(table["kernels"]["Gelu"]["20"]) == ["1.4", "1.10"]
+    assert list(table["kernels"]["Add"]["14"]) == ["1.2"]
+    at = {release: decode_kernels(table, release).by_operator for release in table["releases"]}
+    assert ("Gelu", 20) not in at["1.2"]
+    assert at["1.4"]["Gelu", 20]
+    assert at["1.10"]["Gelu", 20] == ()
+    assert (
+        at["1.2"]["Add", 14] == at["1.10"]["Add", 14] == load_kernels("1.32").by_operator["Add", 14]
+    )
 
 
-def _covers(kernel: Kernel, other: Kernel) -> bool:
-    """Returns True if one kernel supports all types of the other."""
-    return kernel.keys() == other.keys() and all(kernel[name] >= other[name] for name in other)
+def test_the_file_is_written_as_it_is_read() -> None:
+    text = FILE.read_text(encoding="utf-8")
+    assert write_table(json.loads(text)) == text

@@ -522,7 +522,7 @@ def _holds_in_range(
 def _find_even_end(sizes: Sequence[int]) -> int:
     """Returns the index from which on all sizes have the same distance from the next."""
     first = max(len(sizes) - 2, 0)
-    while 0 < first and sizes[first] - sizes[first - 1] == sizes[first + 1] - sizes[first]:
+    while first > 0 and sizes[first] - sizes[first - 1] == sizes[first + 1] - sizes[first]:
         first -= 1
     return first
 

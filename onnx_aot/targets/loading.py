@@ -1,0 +1,79 @@
+"""Tells which releases of a runtime load a model, and what stops the others."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+from onnx_aot.errors import ConversionError
+from onnx_aot.targets.kernels import list_releases
+from onnx_aot.targets.legalize import unsupported_nodes
+from onnx_aot.targets.releases import RUNTIME, find_kernels
+
+__all__ = ["Obstacles", "check_ir_version", "describe_nodes", "find_obstacles"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Obstacles:
+    """What keeps a release of a runtime from loading a model; nothing if it loads.
+
+    Attributes:
+        target: The release, as ``"onnxruntime==1.18"``.
+        reasons: The reasons, in a few words each.
+    """
+
+    target: str
+    reasons: tuple[str, ...]
+
+
+def find_obstacles(model: ir.Model) -> list[Obstacles]:
+    """Compares a model with each release of ONNX Runtime that the table has, the oldest first.
+
+    The opset, the IR version and the nodes of the standard are compared; nodes of other domains are
+    not. ONNX Runtime's shape inference and fusions, which may also fail, are not in the table.
+    """
+    found = []
+    for release in list_releases():
+        target = f"{RUNTIME}=={release}"
+        kernels = find_kernels(target)
+        reasons = []
+        if model.ir_version > kernels.ir_version:
+            reasons.append(f"IR version {model.ir_version}; it loads up to {kernels.ir_version}")
+        opset = model.opset_imports.get("", 0)
+        if opset > kernels.opset:
+            reasons.append(f"opset {opset}; it loads up to {kernels.opset}")
+        else:
+            nodes = describe_nodes(unsupported_nodes(model, target))
+            reasons += [f"no kernel for {node}" for node in nodes]
+        found.append(Obstacles(target, tuple(reasons)))
+    return found
+
+
+def describe_nodes(nodes: Iterable[ir.Node]) -> list[str]:
+    """Nodes by operator and type, with their number and the name of the first."""
+    kinds: dict[str, list[str]] = collections.defaultdict(list)
+    for node in nodes:
+        typed = next((value for value in node.inputs if value is not None), node.outputs[0])
+        kinds[f"{node.op_type} of {typed.dtype}"].append(node.name or "")
+    return [f"{kind} ({len(names)}x, first {names[0]})" for kind, names in kinds.items()]
+
+
+def check_ir_version(model: ir.Model, target: str) -> None:
+    """Checks that a target loads the IR version of a model.
+
+    Raises:
+        ConversionError: It does not.
+    """
+    kernels = find_kernels(target)
+    if model.ir_version > kernels.ir_version:
+        held = [*model.graph.inputs, *model.graph.outputs, *model.graph.initializers.values()]
+        types = sorted({str(value.dtype) for value in held})
+        raise ConversionError(
+            f"the model needs IR version {model.ir_version}, for opset {model.opset_imports['']} "
+            f"and values of {', '.join(types)}; onnxruntime {kernels.release} loads IR versions up "
+            f"to {kernels.ir_version}",
+            fix=f"pass as target a newer release, '{RUNTIME}==x.y', or None",
+        )

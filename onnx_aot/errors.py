@@ -11,7 +11,8 @@
     |   `-- TranslationError          one node could not be translated
     |-- SaveError                     the file could not be written; nothing was changed on disk
     |-- InferenceError                the inputs do not fit the ONNX model, or it cannot run
-    `-- VerificationError             the ONNX model answers differently from PyTorch
+    |-- VerificationError             the ONNX model answers differently from PyTorch
+    `-- SweepError                    a sweep could not start its processes or keep its results
 
     OnnxExporterWarning (UserWarning)
 
@@ -42,6 +43,7 @@ __all__ = [
     "OpsetError",
     "SaveError",
     "SourceLocation",
+    "SweepError",
     "TranslationError",
     "UnsupportedOperator",
     "UnsupportedOperatorError",
@@ -315,6 +317,13 @@ class InferenceError(OnnxExporterError):
 
 class VerificationError(OnnxExporterError):
     """The ONNX model's outputs differ from PyTorch's beyond the tolerance, or it does not run."""
+
+
+class SweepError(OnnxExporterError):
+    """A sweep could not go on: no process for its rows starts, or its folder is in use.
+
+    Results of rows that have ended are kept. A row that fails raises nothing: it is a result.
+    """
 
 
 def _describe_unsupported(operators: tuple[UnsupportedOperator, ...]) -> str:

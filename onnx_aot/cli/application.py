@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from onnx_aot.cli import checking, exporting, looking, machine, operators
+from onnx_aot.cli import checking, exporting, looking, machine, operators, sweeping
 
 __all__ = ["application"]
 
@@ -29,3 +29,4 @@ application.command()(looking.inspect)
 application.command()(looking.view)
 application.command()(operators.ops)
 application.command()(machine.doctor)
+application.add_typer(sweeping.sweeps)

@@ -15,7 +15,8 @@ from onnx_aot.cli.console import (
     print_json,
     stage_names,
 )
-from onnx_aot.cli.factory import FORM, Inputs, build_subject
+from onnx_aot.cli.factory import Inputs
+from onnx_aot.integrations.subjects import FORM, build_subject
 
 __all__ = ["compare", "verify"]
 

@@ -21,8 +21,9 @@ from onnx_aot.cli.console import (
     print_json,
     stage_names,
 )
-from onnx_aot.cli.factory import Factory, Inputs, Opset, build_subject
+from onnx_aot.cli.factory import Factory, Inputs, Opset
 from onnx_aot.errors import InvalidOptionError, OnnxExporterError
+from onnx_aot.integrations.subjects import build_subject
 
 __all__ = ["export", "report"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from onnx_aot.cli.factory import InputSpec, build_model, example_inputs, parse_input
+from onnx_aot.integrations.subjects import InputSpec, build_model, example_inputs, parse_input
 from onnx_aot.errors import InvalidOptionError
 
 
@@ -72,5 +72,5 @@ def test_an_error_inside_a_factory_is_shown(
 
 def test_an_input_that_no_memory_holds() -> None:
     for text in ("x:float32[1000000,1000000,1000000]", "x:int64[99999999999999999999]"):
-        with pytest.raises(InvalidOptionError, match="--input x: no tensor of"):
+        with pytest.raises(InvalidOptionError, match="input x: no tensor of"):
             example_inputs([parse_input(text)])

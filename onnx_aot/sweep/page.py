@@ -1,0 +1,116 @@
+"""Writes the page of a sweep, one HTML file that loads nothing else."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from onnx_aot.sweep.difference import KINDS, compare_results
+from onnx_aot.sweep.results import Result, Results
+from onnx_aot.sweep.rows import STATUSES, first_line
+from onnx_aot.sweep.summary import as_text
+
+__all__ = ["write_page"]
+
+LONGEST = 600  # characters of a reason on the page; the report has all
+
+
+def write_page(results: Results, path: Path) -> None:
+    """Writes the page; an existing one is replaced once the new one is complete."""
+    data = json.dumps(_collect(results, path.parent), separators=(",", ":"), allow_nan=False)
+    text = (
+        _environment()
+        .get_template("page.html")
+        .render(
+            style=_read_asset("sweep.css"),
+            script=_read_asset("sweep.js"),
+            data=_escape_for_script(data),
+        )
+    )
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _collect(results: Results, folder: Path) -> dict[str, Any]:
+    """Data for the page's script."""
+    found = list(results.current())
+    runs = results.runs()
+    last = runs[-1]
+    difference = compare_results(results.before(last["run"]), found)
+    options = list(dict.fromkeys(option for result in found for option in result.options))
+    several = [o for o in options if len({as_text(r.options.get(o)) for r in found}) > 1]
+    missing = results.counts().get("", 0)
+    return {
+        "plan": last["plan"],
+        "engine": last["engine"],
+        "versions": json.loads(last["versions"]),
+        "runs": [{key: run[key] for key in ("run", "started", "ended", "skipped")} for run in runs],
+        "missing": missing,
+        "statuses": STATUSES,
+        "kinds": KINDS,
+        "options": several,
+        "rows": [_row(result, several, folder) for result in found],
+        "changes": [[change.name, change.kind, change.text] for change in difference.changes],
+        "compared": difference.compared,
+    }
+
+
+def _row(result: Result, options: list[str], folder: Path) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": result.name,
+        "model": result.model,
+        "status": result.status,
+        "stage": result.stage,
+        "reason": result.reason[:LONGEST],
+        "first": first_line(result.reason)[:200],
+        "options": [as_text(result.options.get(option, "")) for option in options],
+        "run": result.run,
+        "started": round(result.started, 2),
+        "seconds": round(result.seconds, 2),
+        "memory": result.peak_memory,
+        "worker": result.worker.partition(":")[0],
+        "attempts": result.attempts if result.attempts > 1 else None,
+        "nodes": result.nodes,
+        "bytes": result.bytes,
+        "latency": result.latency_ms,
+        "worst": result.max_absolute,
+        "metrics": {k: v for k, v in result.metrics.items() if k != "files"},
+        "files": result.metrics.get("files"),
+    }
+    if row["files"]:
+        row["place"] = _relative(result.artifacts, folder)
+    return {key: value for key, value in row.items() if value not in (None, "", {}, [])}
+
+
+def _relative(place: str, folder: Path) -> str:
+    """The address of files as a link on the page."""
+    if "://" in place:
+        return place
+    return Path(os.path.relpath(place, folder)).as_posix()
+
+
+def _escape_for_script(text: str) -> str:
+    """Escapes JSON so that nothing in it can end the script element that holds it."""
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    loader = jinja2.PackageLoader("onnx_aot.sweep", "assets")
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+
+
+def _read_asset(name: str) -> str:
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+

@@ -7,20 +7,31 @@ width. Each runs in a process of its own, which is killed after ``--limit`` seco
 compared with PyTorch's at the size of the example and at another one, with the tolerances of the
 package. A dynamic dimension that neither ``torch.export`` nor this package accepts is fixed.
 torch.onnx gets the capture of ``torch.export``; its model is compared and timed in the same way.
-Results are written after every row; stored rows of the same day and machine stay.
+The rows are a sweep in ``artifacts/zoo``, whose page shows them; ``--missing`` goes on with it.
+Stored rows of the same day and machine stay.
+
+    onnx-aot sweep benchmarks.zoo:make_plan -o FOLDER    exports and compares, without torch.onnx
 """
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.isolation import run_isolated
-from benchmarks.results import machine, read_json, write_json
+from benchmarks.results import ROOT, machine, read_json, write_json
 from benchmarks.row_options import make_row_parser, parse_row_options
+from onnx_aot import sweep
 
-__all__ = ["LATENCY_RATIO", "NAME", "TIME_RATIO", "main", "summarize"]
+__all__ = [
+    "LATENCY_RATIO",
+    "NAME",
+    "TIME_RATIO",
+    "main",
+    "make_plan",
+    "measure_row",
+    "row_of",
+    "summarize",
+]
 
 NAME = "zoo"
 LIMIT = 400.0
@@ -43,18 +54,78 @@ def main() -> None:
         for name in options.names or ZOO
         if options.group in (None, ZOO[name].group) and not (options.missing and name in done)
     ]
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the first import of torch in a child
-    with ThreadPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(_in_process, name, options.peer, options.limit) for name in names]
-        for future in as_completed(futures):
-            row = future.result()
-            done[row["name"]] = row
-            print(f"{row['name']}: {row['stage']} {row['reason']}".rstrip(), flush=True)
-            rows = [done[name] for name in ZOO if name in done]
-            results = {"machine": machine(), "summary": summarize(rows), "rows": rows}
-            write_json(options.results, results)
+    if names:
+        plan = make_plan(names, plain=True, peer=options.peer, limit=options.limit)
+        folder = ROOT / "artifacts" / options.results
+        swept = sweep.run(plan, folder, jobs=options.jobs, again=not options.missing)
+        done |= {result.name: row_of(result) for result in swept.results}
+    rows = [done[name] for name in ZOO if name in done]
+    results = {"machine": machine(), "summary": summarize(rows), "rows": rows}
+    write_json(options.results, results)
     for label, value in summarize([done[name] for name in names]).items():
         print(f"{label}: {value}")
+
+
+def make_plan(
+    names: Sequence[str] | None = None,
+    plain: bool = False,
+    peer: bool = False,
+    compare: bool = True,
+    limit: float = LIMIT,
+) -> sweep.Plan:
+    """Returns the plan of a sweep: a row per architecture.
+
+    Args:
+        names: Names of architectures; None: all.
+        plain: Whether ``torch.export`` captures each too.
+        peer: Whether torch.onnx exports that capture too.
+        compare: Whether the models are compared with PyTorch; otherwise they are only exported.
+        limit: Seconds that a row may take.
+    """
+    from benchmarks.zoo_models import ZOO
+
+    rows = [
+        sweep.Row(
+            name,
+            task="benchmarks.zoo:measure_row",
+            settings={"name": name, "plain": plain, "peer": peer, "compare": compare},
+            model=name,
+            options={"group": ZOO[name].group},
+            limits=sweep.Limits(seconds=limit),
+        )
+        for name in names or ZOO
+    ]
+    return sweep.Plan(tuple(rows), preload=PRELOAD, folder=str(ROOT), name="the zoo")
+
+
+def measure_row(settings: dict[str, Any], progress: sweep.Progress) -> dict[str, Any]:
+    """Measures a row in its own process; ``row`` is what ``benchmarks/results`` keeps."""
+    from benchmarks.zoo_models import ZOO
+    from benchmarks.zoo_models.measure import STAGES, measure
+
+    asked = {key: value for key, value in settings.items() if key != "name"}
+    row = measure(ZOO[settings["name"]], **asked)
+    reached = STAGES.index(row["stage"])
+    status = "failed" if reached == 0 else "refused" if reached < 3 else "wrong"
+    wanted = STAGES.index("exported") if not settings["compare"] else len(STAGES) - 1
+    return {
+        "status": "right" if reached >= wanted else status,
+        "stage": row["stage"],
+        "reason": row["reason"],
+        "nodes": row["nodes"].get("ours"),
+        "max_absolute": row["max_absolute"],
+        "export_cpu_seconds": row["seconds"].get("ours"),
+        "row": row,
+    }
+
+
+def row_of(result: sweep.Result) -> dict[str, Any]:
+    """The row as ``benchmarks/results`` keeps it, also if its process ended without one."""
+    from benchmarks.zoo_models import ZOO
+    from benchmarks.zoo_models.measure import empty_row
+
+    row = result.metrics.get("row") or {**empty_row(ZOO[result.name]), "reason": result.reason}
+    return {**row, "wall_seconds": round(result.seconds, 1)}
 
 
 def _read_kept_rows(name: str) -> dict[str, Any]:
@@ -63,24 +134,6 @@ def _read_kept_rows(name: str) -> dict[str, Any]:
     if kept is None or kept["machine"] != machine():
         return {}
     return {row["name"]: row for row in kept["rows"] if row["stage"] != "nothing"}
-
-
-def _in_process(name: str, peer: bool, limit: float) -> dict[str, Any]:
-    """Returns the row, or one with the reason if its process ended early or took too long."""
-    from benchmarks.zoo_models import ZOO
-    from benchmarks.zoo_models.measure import empty_row
-
-    row, ended, seconds = run_isolated(_measure_row, (name, peer), limit, PRELOAD)
-    row = row or {**empty_row(ZOO[name]), "reason": ended}
-    return {**row, "wall_seconds": seconds}
-
-
-def _measure_row(name: str, peer: bool) -> dict[str, Any]:
-    """Measures a row in its own process."""
-    from benchmarks.zoo_models import ZOO
-    from benchmarks.zoo_models.measure import measure
-
-    return measure(ZOO[name], peer=peer)
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:

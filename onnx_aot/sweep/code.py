@@ -27,10 +27,11 @@ ALWAYS = ("torch", "onnx", "onnx_ir", "onnxscript", "onnxruntime", "numpy")
 READ = 64 << 20
 """Bytes up to which the contents of a file count; of larger files, size and time of change do."""
 
-INSTALLED = tuple(
-    os.path.realpath(sysconfig.get_paths()[key]) + os.sep
-    for key in ("stdlib", "platstdlib", "purelib", "platlib")
+STANDARD = tuple(
+    os.path.realpath(sysconfig.get_paths()[key]) + os.sep for key in ("stdlib", "platstdlib")
 )
+INSTALLED = {"site-packages", "dist-packages"}
+"""Names of folders that hold installed packages, of this environment or of one that it includes."""
 
 
 class Dependencies:
@@ -97,9 +98,10 @@ class Dependencies:
             )
         if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
             return None
-        if os.path.realpath(spec.origin).startswith(INSTALLED):
+        path = Path(os.path.realpath(spec.origin))
+        if INSTALLED & set(path.parts) or str(path).startswith(STANDARD):
             return None
-        return Path(spec.origin)
+        return path
 
     def _read(self, path: Path, name: str) -> tuple[str, frozenset[str]]:
         if str(path) not in self._files:

@@ -43,8 +43,7 @@ class LocalEngine:
         """Starts a row."""
         interpreter = interpreter_for(self._plan, row.torch)
         if interpreter not in self._hosts:
-            search, preload = self._plan.search, self._plan.preload
-            self._hosts[interpreter] = Host(search, preload, interpreter)
+            self._hosts[interpreter] = Host(self._plan.search, self._plan.imported, interpreter)
         host = self._hosts[interpreter]
         folder = self._store.working_folder(row)
         self._running[row.name] = (row, folder, host)

@@ -99,7 +99,7 @@ class RayEngine:
             options["runtime_env"] = environment
         address = self._store.address if self._store.remote else ""
         reference = self._task.options(**options).remote(
-            row.to_json(), list(self._plan.search), list(self._plan.preload), address
+            row.to_json(), list(self._plan.search), list(self._plan.imported), address
         )
         self._running[reference] = row
 

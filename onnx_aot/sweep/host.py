@@ -1,7 +1,5 @@
 """Runs rows in processes forked from one that has imported torch, and holds them to their limits.
 
-    python -m onnx_aot.sweep.host FD
-
 ``Host`` starts this module as a process of its own and talks to it through a pipe. It has one
 thread and imports the modules of a plan once. Each row is a process group of its own, whose output
 goes to a file. If a row crashes, hangs or takes too much memory, its group ends and the others go
@@ -32,14 +30,6 @@ from onnx_aot.sweep.worker import LOG, STACK, call_task, merge
 
 __all__ = ["Host"]
 
-PRELOAD = (
-    "onnxruntime",
-    "onnx_aot.export",
-    "onnx_aot.translate",
-    "onnx_aot.pipeline.stages",
-    "onnx_aot.program.program",
-    "onnx_aot.sweep.export_task",
-)
 TICK = 0.05  # seconds between two looks at time and memory
 FAMILY = 1.0  # seconds between two looks for processes that a row started
 GRACE = 0.5  # seconds that a row has to write where it hangs
@@ -74,9 +64,9 @@ class Host:
         self._connection, theirs = Pipe()
         environment = {**os.environ, "PYTHONPATH": _python_path(search, interpreter)}
         environment.setdefault("OMP_NUM_THREADS", str(threads))
-        command = [interpreter or sys.executable, "-m", "onnx_aot.sweep.host"]
+        start = "from onnx_aot.sweep.host import main; main()"
         self._process = subprocess.Popen(
-            [*command, str(theirs.fileno())],
+            [interpreter or sys.executable, "-c", start, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             env=environment,
@@ -107,8 +97,8 @@ class Host:
         except (EOFError, OSError):
             self.close()
             raise SweepError(
-                f"{self._interpreter} does not start onnx_aot.sweep.host, as its output says. "
-                f"Install onnx-aot[sweep] in its environment"
+                f"{self._interpreter} does not run onnx_aot.sweep, as its output says. "
+                "Install onnx-aot[sweep] in its environment"
             ) from None
         if told["error"]:
             self.close()
@@ -175,7 +165,7 @@ def _serve(driver: Connection) -> None:
     first = driver.recv()
     sys.path[:0] = [path for path in first["search"] if path not in sys.path]
     error = ""
-    for name in (*PRELOAD, *first["preload"]):
+    for name in first["preload"]:
         try:
             importlib.import_module(name)
         except Exception as raised:
@@ -377,7 +367,3 @@ def main() -> None:
     """Serves the driver that started this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _serve(Connection(int(sys.argv[1])))
-
-
-if __name__ == "__main__":
-    main()

@@ -87,6 +87,12 @@ class Plan:
     name: str = "plan"
 
     @property
+    def imported(self) -> tuple[str, ...]:
+        """Modules to import before the first row: those of the plan, and what exports need."""
+        exports = any(row.task == Row.task for row in self.rows)
+        return (*self.preload, *(["onnx_aot.sweep.warm"] if exports else []))
+
+    @property
     def search(self) -> tuple[str, ...]:
         """Folders in which modules are found before those that are installed."""
         return tuple(dict.fromkeys((os.getcwd(), self.folder or os.getcwd())))

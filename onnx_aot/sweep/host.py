@@ -8,6 +8,7 @@ on. If the driver goes away, all of them end.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import faulthandler
 import gc
@@ -74,8 +75,9 @@ class Host:
         )
         theirs.close()
         self._interpreter = interpreter or sys.executable
-        self._connection.send({"preload": list(preload), "search": list(search)})
         self._ready = False
+        with contextlib.suppress(OSError):  # it has ended already; `wait_until_ready` says so
+            self._connection.send({"preload": list(preload), "search": list(search)})
 
     @property
     def connection(self) -> Any:
@@ -157,6 +159,7 @@ class _Running:
     others: int = 0
     open: bool = True
     killed: str = ""
+    why: str = ""
     kill_at: float = 0.0
 
 
@@ -317,7 +320,7 @@ def _end(one: _Running, status: str, reason: str, now: float) -> None:
     """Lets a row write its stack, and kills it soon."""
     one.killed = status
     stage = f" in {one.outcome.stage}" if one.outcome.stage else ""
-    one.outcome.reason = f"{reason}{stage}"
+    one.why = f"{reason}{stage}"
     one.kill_at = now + GRACE
     try:
         os.kill(one.process, signal.SIGUSR1)
@@ -347,7 +350,7 @@ def _has_ended(one: _Running) -> bool:
     outcome.cpu_seconds = usage.ru_utime + usage.ru_stime
     outcome.peak_memory = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if one.killed:
-        outcome.status, outcome.error = one.killed, ""
+        outcome.status, outcome.error, outcome.reason = one.killed, "", one.why
     elif outcome.status == "crashed":
         _describe_crash(outcome, os.waitstatus_to_exitcode(code))
     return True

@@ -33,6 +33,8 @@ TESTS = (
     "integrations/test_observe.py::test_what_differs_is_dynamic",
     "inspection/view/test_mermaid.py::test_modules_are_boxes",
     "reporting/test_report.py",
+    "sweep/test_difference.py",
+    "sweep/test_plan.py",
     "reporting/test_repro_script.py",
     "inspection/test_verify.py",
     "ir_passes/test_ir_passes.py",

@@ -40,6 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("export",),
     ("generation", "integrations"),
     ("__init__",),
+    ("sweep",),
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -120,7 +121,7 @@ def test_private_torch_is_touched_in_one_place(path: Path) -> None:
 NAMES_PRIVATE = ("torch_compat", os.path.join("capture", "patches"))
 
 # Private names that are effectively public: parts of documented protocols or operators' names.
-DOCUMENTED = {"_fields", "_getframe", "_extra_state", "_assert_"}
+DOCUMENTED = {"_exit", "_fields", "_getframe", "_extra_state", "_assert_"}
 OPERATORS = re.compile(r"^(torch\.ops|aten|prims|namespace|decomposed|onnx_symbolic)\.")
 
 

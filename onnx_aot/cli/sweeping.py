@@ -54,7 +54,9 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Also run rows that are not right; go on after a stop.")
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Run all rows, unchanged ones too.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Run all rows, unchanged ones too.")
+    ] = False,
     jobs: Annotated[
         int | None, typer.Option(help="Cores of this machine to use; all by default.")
     ] = None,
@@ -103,9 +105,7 @@ def run(
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="Folder of a sweep.")],
     after: Annotated[str, typer.Argument(metavar="B", help="Folder of a later sweep.")],
-    slower: Annotated[
-        float, typer.Option(help="Ratio of times from which a row is slower.")
-    ] = 1.3,
+    slower: Annotated[float, typer.Option(help="Ratio of times from which a row is slower.")] = 1.3,
     larger: Annotated[
         float, typer.Option(help="Ratio of nodes or bytes from which a row is larger.")
     ] = 1.02,

@@ -1,6 +1,6 @@
 """Exports of many models: each in a process of its own, with results that are kept and compared.
 
-Read ``plan`` first, which makes rows of a plan; ``runner`` gives the rows that need it to an engine,
+Read ``plan`` first, which makes the rows; ``runner`` gives those that have to run to an engine,
 ``engine_local`` or ``engine_ray``; ``host`` runs each in a forked process, where ``worker`` calls
 its task, by default that of ``export_task``; ``results`` keeps what came of it, and ``page``,
 ``difference`` and ``summary`` show it.

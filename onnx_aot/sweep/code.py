@@ -202,7 +202,7 @@ def _versions(interpreter: str) -> dict[str, str]:
                 f"the interpreter {interpreter} of the plan's environments does not run: {error}. "
                 "Name the python of an environment with onnx-aot in it"
             ) from None
-        return dict(line.split(" ", 1) for line in done.stdout.splitlines())  # type: ignore[misc]
+        return dict(line.split(" ", 1) for line in done.stdout.splitlines())
     found = {"python": platform.python_version()}
     for name in ALWAYS:
         try:

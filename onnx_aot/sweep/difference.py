@@ -149,4 +149,5 @@ def _changes(was: Result, now: Result, slower: float, larger: float) -> list[Cha
 
 def _export_time(result: Result) -> float | None:
     """Time of the export on processors, which depends least on what else the machine does."""
-    return result.metrics.get("export_cpu_seconds", result.export_seconds)
+    seconds: float | None = result.metrics.get("export_cpu_seconds", result.export_seconds)
+    return seconds

@@ -49,8 +49,9 @@ def interpreter_for(plan: Plan, release: str) -> str:
     named = plan.environments.get(release)
     if isinstance(named, str):
         return named
+    installed = metadata.version("torch")
     raise InvalidOptionError(
-        f"rows of the plan want torch {release}, and {metadata.version('torch')} is installed. Name "
-        f"the python of an environment that has it: [environments] \"{release}\" = "
+        f"rows of the plan want torch {release}, and {installed} is installed. Name "
+        f'the python of an environment that has it: [environments] "{release}" = '
         '"path/to/bin/python"; or use --ray, which installs requirements'
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from multiprocessing.connection import wait
 
@@ -48,20 +49,18 @@ class LocalEngine:
         folder = self._store.working_folder(row)
         self._running[row.name] = (row, folder, host)
         self._used += row.cores
-        try:
+        with contextlib.suppress(OSError):  # the host has ended, which `collect` finds
             host.submit(row, folder)
-        except OSError:  # the host has ended; `collect` says so for each of its rows
-            pass
 
     def collect(self) -> list[Outcome]:
         """Waits until rows have ended, and returns them."""
         hosts = {host.connection: host for host in self._hosts.values()}
         found = []
         for connection in wait(list(hosts)):
-            host = hosts[connection]  # type: ignore[index]
+            host = hosts[connection]
             try:
                 found.append(host.receive())
-                while connection.poll():  # type: ignore[union-attr]
+                while host.connection.poll():
                     found.append(host.receive())
             except EOFError:
                 found += self._give_up(host)

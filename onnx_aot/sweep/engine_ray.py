@@ -84,7 +84,7 @@ class RayEngine:
         nodes = sum(node["Alive"] for node in self._ray.nodes())
         return f"Ray {self._ray.__version__}, {nodes} nodes, {self._cores} cores"
 
-    def has_room(self, row: Row) -> bool:
+    def has_room(self, row: Row) -> bool:  # noqa: ARG002
         """True as long as Ray has few rows waiting."""
         return len(self._running) < QUEUED * self._cores
 

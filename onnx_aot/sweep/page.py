@@ -12,8 +12,7 @@ import jinja2
 
 from onnx_aot.sweep.difference import KINDS, compare_results
 from onnx_aot.sweep.results import Result, Results
-from onnx_aot.sweep.rows import STATUSES, first_line
-from onnx_aot.sweep.summary import as_text
+from onnx_aot.sweep.rows import STATUSES, as_text, first_line
 
 __all__ = ["write_page"]
 
@@ -112,5 +111,3 @@ def _read_asset(name: str) -> str:
     environment = _environment()
     assert environment.loader is not None
     return environment.loader.get_source(environment, name)[0]
-
-

@@ -31,13 +31,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.sweep import sources
-from onnx_aot.sweep.rows import Limits, Row
+from onnx_aot.sweep.rows import Limits, Row, as_text
 
 __all__ = ["Plan", "load_plan", "parse_memory"]
 
@@ -309,7 +309,7 @@ def _with_options(
         for axis, value in options.items():
             if axis not in AXES:
                 export[EXPORT.get(axis, axis)] = None if value == "none" else value
-        ending = ",".join(f"{axis}={_as_text(options[axis])}" for axis in several)
+        ending = ",".join(f"{axis}={as_text(options[axis])}" for axis in several)
         settings = {
             "model": described,
             "inputs": list(model.get("inputs", ())),
@@ -374,12 +374,6 @@ def _task_row(given: Mapping[str, Any] | Row, plan: Mapping[str, Any]) -> Row:
     return _with_resources(row, shared, plan.get("keep", "never"))
 
 
-def _as_text(value: Any) -> str:
-    return {True: "true", False: "false"}.get(value, str(value)) if value in (True, False) else (
-        str(value)
-    )
-
-
 def _check_names(given: Mapping[str, Any], known: Sequence[str], where: str) -> None:
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -395,14 +389,7 @@ def _positive(name: str, value: Any) -> float:
     return value
 
 
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]i?)?B?")
-_UNITS: dict[str, Callable[[float], float]] = {
-    prefix: (lambda number, power=power: number * 1000**power)  # type: ignore[misc]
-    for power, prefix in enumerate(["", "k", "M", "G", "T"])
-} | {
-    f"{prefix}i": (lambda number, power=power: number * 1024**power)  # type: ignore[misc]
-    for power, prefix in enumerate("kMGT", 1)
-}
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?")
 
 
 def parse_memory(value: int | str) -> int:
@@ -412,10 +399,14 @@ def parse_memory(value: int | str) -> int:
         InvalidOptionError: It has another form.
     """
     match = _MEMORY.fullmatch(str(value).replace("_", "").strip())
-    found = int(_UNITS[match[2] or ""](float(match[1]))) if match else 0
+    found = 0
+    if match is not None:
+        found = int(
+            float(match[1]) * (1024 if match[3] else 1000) ** " kMGT".index(match[2] or " ")
+        )
     if found <= 0:
         raise InvalidOptionError(
-            f"memory = {value!r} in the plan is not understood; write it as \"4 GB\", \"512 MiB\" "
+            f'memory = {value!r} in the plan is not understood; write it as "4 GB", "512 MiB" '
             "or a number of bytes"
         )
     return found

@@ -30,8 +30,8 @@ COMMIT = 0.25  # seconds between two commits while rows end
 TABLES = """
 CREATE TABLE IF NOT EXISTS runs (
     run INTEGER PRIMARY KEY, started REAL NOT NULL, ended REAL, plan TEXT NOT NULL,
-    engine TEXT NOT NULL, versions TEXT NOT NULL, planned INTEGER NOT NULL, skipped INTEGER NOT NULL,
-    removed TEXT NOT NULL
+    engine TEXT NOT NULL, versions TEXT NOT NULL, planned INTEGER NOT NULL,
+    skipped INTEGER NOT NULL, removed TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS rows (
     name TEXT PRIMARY KEY, position INTEGER NOT NULL, model TEXT NOT NULL, options TEXT NOT NULL,

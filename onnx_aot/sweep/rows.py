@@ -18,6 +18,7 @@ __all__ = [
     "Limits",
     "Outcome",
     "Row",
+    "as_text",
     "first_line",
     "folder_name",
     "key_of",
@@ -164,3 +165,8 @@ def first_line(reason: str) -> str:
         return ""
     more = len(lines) > 1 and lines[0].endswith(":")
     return " ".join(lines[: 2 if more else 1])
+
+
+def as_text(value: Any) -> str:
+    """A value of an option as a plan writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -241,5 +241,3 @@ def _locked(folder: str) -> Iterator[None]:
                 f"another sweep is writing to {folder}. Wait for its end, or give another folder"
             ) from None
         yield
-
-

@@ -190,6 +190,7 @@ def build(settings: Mapping[str, Any]) -> Subject:
 def _convert(name: str, model: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     """Converts the weights and the inputs of floating-point types."""
     import torch
+
     from onnx_aot.torch_compat import pytree
 
     dtype = getattr(torch, name, None)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
-from typing import Any
 
 from onnx_aot.sweep.difference import Difference
 from onnx_aot.sweep.results import Result
-from onnx_aot.sweep.rows import RIGHT, STATUSES, first_line
+from onnx_aot.sweep.rows import RIGHT, STATUSES, as_text, first_line
 
 __all__ = ["count_by_option", "summarize"]
 
@@ -29,11 +28,6 @@ def count_by_option(results: Sequence[Result]) -> dict[tuple[str, str], dict[str
         if len(found) > 1
         for value, counts in found.items()
     }
-
-
-def as_text(value: Any) -> str:
-    """A value of an option as a plan writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def summarize(results: Sequence[Result], difference: Difference | None = None) -> str:

@@ -10,7 +10,6 @@ import pytest
 from tests.cli.conftest import call
 
 
-
 @pytest.fixture
 def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

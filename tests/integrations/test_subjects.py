@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from onnx_aot.integrations.subjects import InputSpec, build_model, example_inputs, parse_input
 from onnx_aot.errors import InvalidOptionError
+from onnx_aot.integrations.subjects import InputSpec, build_model, example_inputs, parse_input
 
 
 def test_parse_input() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from benchmarks import results, zoo
 from benchmarks.models.torchvision_cpu import load_torchvision
 from benchmarks.zoo_models import GROUPS, ZOO, ZooCase
 from benchmarks.zoo_models.measure import RIGHT, STAGES, measure
+from onnx_aot import sweep
 
 load_torchvision()  # before transformers, which imports it
 pytest.importorskip("transformers")
@@ -136,8 +139,9 @@ def test_what_fails_says_why() -> None:
     assert "/" not in row["reason"]
 
 
-def test_a_row_that_takes_too_long() -> None:
-    row = zoo._in_process("policy", peer=False, limit=0.01)
+def test_a_row_that_takes_too_long(tmp_path: Path) -> None:
+    done = sweep.run(zoo.make_plan(["policy"], limit=0.01), tmp_path, progress=False)
+    row = zoo.row_of(done.results[0])
     assert row["reason"] == "takes longer than 0.01 s"
     summary = zoo.summarize([row])
     assert summary["architectures"] == 1

@@ -40,7 +40,7 @@ def test_a_later_try_replaces_the_files(tmp_path: Path) -> None:
 
 
 def test_an_unknown_storage() -> None:
-    with pytest.raises(InvalidOptionError, match="artifacts cannot go to nowhere://a: .* Give a"):
+    with pytest.raises(InvalidOptionError, match=r"artifacts cannot go to nowhere://a: .* Give a"):
         Store("nowhere://a")
 
 

@@ -45,7 +45,7 @@ def test_files_count_by_their_contents(folder: Path) -> None:
     before = _depends(folder, files=(str(path),))
     path.write_bytes(b"2")
     assert _depends(folder, files=(str(path),)) != before
-    with pytest.raises(InvalidOptionError, match="names the file .*missing.pt, which cannot"):
+    with pytest.raises(InvalidOptionError, match=r"names the file .*missing.pt, which cannot"):
         _depends(folder, files=(str(folder / "missing.pt"),))
 
 

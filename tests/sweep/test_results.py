@@ -11,11 +11,11 @@ from onnx_aot.errors import InvalidOptionError, SweepError
 from onnx_aot.sweep.results import COLUMNS, FILE, Results
 from onnx_aot.sweep.rows import Outcome, Row
 
-COLUMNS_OF_VERSION_1 = (
-    "position model options name run key status stage error reason attempts started seconds "
-    "cpu_seconds peak_memory worker limit_seconds limit_memory export_seconds nodes bytes "
-    "latency_ms max_absolute metrics artifacts"
-).split()
+COLUMNS_OF_VERSION_1 = """
+position model options name run key status stage error reason attempts started seconds
+cpu_seconds peak_memory worker limit_seconds limit_memory export_seconds nodes bytes latency_ms
+max_absolute metrics artifacts
+"""
 
 
 def _add(results: Results, run: int, name: str, status: str = "right", **metrics: object) -> None:
@@ -36,7 +36,7 @@ def test_the_schema_is_stable(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE) as db:
         cursor = db.execute("SELECT * FROM current")
         names = [column[0] for column in cursor.description]
-        assert names == COLUMNS_OF_VERSION_1
+        assert names == COLUMNS_OF_VERSION_1.split()
         line = dict(zip(names, cursor.fetchone(), strict=True))
     db.close()
     assert set(names) == set(COLUMNS)
@@ -70,7 +70,7 @@ def test_an_interrupted_run_goes_on_under_its_number(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="there is no sweep in .*sweep.sqlite is missing"):
+    with pytest.raises(InvalidOptionError, match=r"there is no sweep in .*sweep.sqlite is missing"):
         Results(tmp_path)
     (tmp_path / FILE).write_text("not a database, but long enough to look at" * 9)
     with pytest.raises(SweepError, match=r"cannot be read: .* Move the file away"):

@@ -17,7 +17,6 @@ from onnx_aot.sweep import Limits, Plan, Results, Row, Sweep, run
 from onnx_aot.sweep.runner import _locked
 from tests.sweep.conftest import make_plan
 
-
 ROOT = str(Path(__file__).parents[2])
 
 
@@ -157,9 +156,9 @@ def test_a_driver_that_is_killed_is_resumed(folder: Path) -> None:
 
 def test_two_sweeps_in_one_folder(folder: Path) -> None:
     (folder / "out").mkdir()
-    with _locked(str(folder / "out")):
-        with pytest.raises(SweepError, match="another sweep is writing to .*out. Wait"):
-            run(make_plan("right"), "out", progress=False)
+    message = r"another sweep is writing to .*out\. Wait"
+    with _locked(str(folder / "out")), pytest.raises(SweepError, match=message):
+        run(make_plan("right"), "out", progress=False)
 
 
 def test_a_release_that_is_not_there(folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ RETRIES = 3
 QUEUED = 4
 """Rows per core that are given to Ray ahead of time; more would only fill its memory."""
 
+REACH = 10.0  # seconds to reach the cluster
 PATIENCE = 1.0  # seconds that one call of `collect` waits
 
 
@@ -55,8 +57,9 @@ class RayEngine:
         self._connected = not ray.is_initialized()
         if self._connected:
             try:
+                _check_reachable(address)  # Ray itself would try for minutes
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except (OSError, ValueError, RuntimeError) as error:
                 raise SweepError(
                     f"no cluster of Ray answers at {address}: {error}. Start one with ray start "
                     "--head, or leave --ray out to use this machine alone"
@@ -133,6 +136,13 @@ class RayEngine:
         self._running = {}
         if self._connected:
             self._ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Raises OSError if nothing listens at ``host:port`` or ``ray://host:port``."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
 
 
 def runtime_env_of(plan: Plan, release: str) -> dict[str, Any]:

@@ -32,7 +32,8 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = 0
     for language, block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         if language == "python":
-            (tmp_path / "my_models.py").write_text(block, encoding="utf-8")
+            name = block.partition("\n")[0].removeprefix("# ")
+            (tmp_path / name).write_text(block, encoding="utf-8")
             continue
         for command, shown, code in _sessions(block):
             program, *arguments = shlex.split(command)

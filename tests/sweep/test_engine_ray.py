@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import threading
 import time
@@ -23,24 +22,35 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 ROOT = str(Path(__file__).parents[2])
 
 
-@pytest.fixture
-def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    ray = pytest.importorskip("ray")
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head with one core; started once, since that takes longest."""
+    pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([ROOT, str(folder)]))
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    made.add_node(num_cpus=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", ROOT)
+        made = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+        )
     yield made
-    ray.shutdown()
     made.shutdown()
+
+
+@pytest.fixture
+def second_node(cluster: Any) -> Iterator[Any]:
+    """Another node with one core."""
+    made = cluster.add_node(num_cpus=1)
+    yield made
+    if made in cluster.worker_nodes:
+        cluster.remove_node(made, allow_graceful=False)
 
 
 def _told(result: Result) -> tuple[str, ...]:
     return (result.name, result.status, result.stage, result.reason, result.key)
 
 
-def test_a_cluster_gives_the_same_results(cluster: Any, folder: Path) -> None:
+def test_a_cluster_gives_the_same_results(cluster: Any, second_node: Any, folder: Path) -> None:
     tasks = ("right", "refuse", "fail", "crash", "leave", "hang", "eat")
     plan = make_plan(*tasks, limits=Limits(3, 800_000_000))
     local = run(plan, "local", progress=False)
@@ -54,7 +64,7 @@ def test_a_cluster_gives_the_same_results(cluster: Any, folder: Path) -> None:
     assert stored.counts == local.counts
 
 
-def test_a_node_that_dies_loses_nothing(cluster: Any, folder: Path) -> None:
+def test_a_node_that_dies_loses_nothing(cluster: Any, second_node: Any, folder: Path) -> None:
     mark = folder / "ran"
     rows = [
         Row(
@@ -64,12 +74,11 @@ def test_a_node_that_dies_loses_nothing(cluster: Any, folder: Path) -> None:
         )
         for number in range(40)
     ]
-    node = next(node for node in cluster.worker_nodes)
 
     def kill_in_the_middle() -> None:
         while not mark.exists() or len(mark.read_text().splitlines()) < 12:
             time.sleep(0.02)
-        cluster.remove_node(node, allow_graceful=False)
+        cluster.remove_node(second_node, allow_graceful=False)
 
     killer = threading.Thread(target=kill_in_the_middle)
     killer.start()
@@ -77,6 +86,7 @@ def test_a_node_that_dies_loses_nothing(cluster: Any, folder: Path) -> None:
     killer.join()
     assert found.ok
     assert sorted(r.name for r in found.results) == sorted(row.name for row in rows)
+    assert len({r.worker.rpartition(":")[2] for r in found.results}) > 1  # both nodes had rows
     assert set(mark.read_text().splitlines()) == {row.name for row in rows}
 
 

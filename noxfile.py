@@ -206,6 +206,13 @@ def field(session: nox.Session) -> None:
 
 
 @nox.session
+def sweep(session: nox.Session) -> None:
+    """Test sweeps with a cluster of Ray on this machine, which the other tests leave out."""
+    _install(session, "dev", "ray")
+    session.run("python", "-m", "pytest", "tests/sweep", *session.posargs)
+
+
+@nox.session
 def properties(session: nox.Session) -> None:
     """Test 2,000 random programs, from a random seed; the tests have 60.
 

@@ -1,4 +1,4 @@
-"""Takes the pictures of views for the documentation.
+"""Takes the pictures of views and of a sweep for the documentation.
 
 python -m docs.pictures    needs Chromium, playwright, torchvision and transformers
 """
@@ -18,6 +18,7 @@ from benchmarks.models import vision
 from benchmarks.models.case import ModelCase
 from benchmarks.models.transformer import llama
 from docs.browser import chromium_path, launch
+from docs.pictures.zoo_sweep import write_zoo_page
 
 FOLDER = Path(__file__).parent
 SIZE = {"width": 1280, "height": 860}
@@ -63,6 +64,13 @@ def main() -> None:
             prepare(page)
             page.wait_for_timeout(200)
             page.screenshot(path=FOLDER / name)
+        page = browser.new_page(viewport=SIZE)
+        page.goto(write_zoo_page(Path(folder)).as_uri())
+        page.screenshot(path=FOLDER / "sweep.png")
+        page.locator("#kinds button").first.click()
+        page.locator("#changes a").first.click()
+        page.evaluate("document.getElementById('kinds').scrollIntoView()")
+        page.screenshot(path=FOLDER / "sweep-row.png")
         browser.close()
 
 

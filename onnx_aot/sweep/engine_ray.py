@@ -64,9 +64,13 @@ class RayEngine:
                     f"no cluster of Ray answers at {address}: {error}. Start one with ray start "
                     "--head, or leave --ray out to use this machine alone"
                 ) from None
-        self._check_resources()
-        self._task = ray.remote(run_on_node)
         self._running: dict[Any, Row] = {}
+        try:
+            self._check_resources()
+        except SweepError:
+            self.close()
+            raise
+        self._task = ray.remote(run_on_node)
         self._cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     def _check_resources(self) -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from onnx_aot.sweep import runner
 from tests.cli.conftest import call
+from tests.sweep.conftest import InProcess
 
 
 @pytest.fixture
 def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "_make_engine", lambda *_: InProcess(tmp_path))
     (tmp_path / "my_task.py").write_text("def go(settings, progress):\n    return settings\n")
     for name, status in (("good", "right"), ("bad", "wrong")):
         rows = [

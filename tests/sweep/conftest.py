@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from onnx_aot.sweep import Plan, Row
+from onnx_aot.sweep import Plan, Row, runner
+from onnx_aot.sweep.rows import Outcome
+from onnx_aot.sweep.worker import call_task, merge
 from tests.inspection.view.conftest import browser, viewer
 
-__all__ = ["browser", "make_plan", "viewer"]
+__all__ = ["browser", "in_process", "make_plan", "viewer"]
 
 MODELS = """
     import torch
@@ -67,6 +69,8 @@ TASKS = """
         return {}
 
     def refuse(settings, progress):
+        if "status" in settings:
+            return dict(settings)
         return {"status": "wrong", "reason": "off by one"}
 
     def fail(settings, progress):
@@ -125,6 +129,35 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
+
+
+class InProcess:
+    """An engine without processes, for tests of what surrounds them."""
+
+    description = "in this process"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._ended = folder, list[Outcome]()
+
+    def has_room(self, row: Row) -> bool:
+        return not self._ended
+
+    def submit(self, row: Row) -> None:
+        outcome = Outcome(row.name, "crashed")
+        call_task(row, str(self._folder), lambda message: merge(outcome, message))
+        self._ended.append(outcome)
+
+    def collect(self) -> list[Outcome]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+@pytest.fixture
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_make_engine", lambda *_: InProcess(tmp_path))
 
 
 def make_plan(*tasks: str, **fields: Any) -> Plan:

@@ -25,7 +25,7 @@ ROOT = str(Path(__file__).parents[2])
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head with one core; started once, since that takes longest."""
-    pytest.importorskip("ray")
+    ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
@@ -34,6 +34,7 @@ def cluster() -> Iterator[Any]:
             initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
         )
     yield made
+    ray.shutdown()
     made.shutdown()
 
 
@@ -95,6 +96,7 @@ def test_rows_that_no_node_can_run(cluster: Any, folder: Path) -> None:
         run(make_plan("right", cores=64), "out", ray=cluster.address, progress=False)
 
 
+@pytest.mark.usefixtures("folder")
 def test_no_cluster() -> None:
     pytest.importorskip("ray")
     with pytest.raises(SweepError, match=r"no cluster of Ray answers at .* Start one with ray"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import signal
 import subprocess
@@ -79,7 +80,8 @@ def test_exports_of_a_plan(folder: Path) -> None:
     assert Path("out/index.html").stat().st_size > 10_000
 
 
-def test_unchanged_rows_are_skipped(folder: Path) -> None:
+@pytest.mark.usefixtures("in_process")
+def test_unchanged_rows_are_skipped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan("right", "refuse")
     first = run(plan, "out", progress=False)
     assert (first.ran, first.skipped, first.run) == (2, 0, 1)
@@ -90,6 +92,8 @@ def test_unchanged_rows_are_skipped(folder: Path) -> None:
     assert run(plan, "out", again=True, progress=False).ran == 2
     tasks = folder / "swept_tasks.py"
     tasks.write_text(tasks.read_text().replace("off by one", "off by two"))
+    monkeypatch.delitem(sys.modules, "swept_tasks")
+    importlib.invalidate_caches()
     fourth = run(plan, "out", progress=False)
     assert fourth.ran == 2
     assert [(change.name, change.kind) for change in fourth.difference.changes] == [
@@ -97,11 +101,15 @@ def test_unchanged_rows_are_skipped(folder: Path) -> None:
     ]
 
 
-def test_a_raised_limit_runs_a_row_again(folder: Path) -> None:
-    plan = make_plan("hang", limits=Limits(0.5))
-    assert _statuses(run(plan, "out", progress=False)) == {"hang": "time"}
+@pytest.mark.usefixtures("in_process", "folder")
+@pytest.mark.parametrize("status", ["time", "memory"])
+def test_another_limit_runs_a_row_again(status: str) -> None:
+    plan = make_plan("refuse", settings={"status": status}, limits=Limits(5, 100))
+    assert _statuses(run(plan, "out", progress=False)) == {"refuse": status}
     assert run(plan, "out", progress=False).ran == 0
-    assert run(make_plan("hang", limits=Limits(0.6)), "out", progress=False).ran == 1
+    limits = Limits(6, 200)
+    changed = make_plan("refuse", settings={"status": status}, limits=limits)
+    assert run(changed, "out", progress=False).ran == 1
 
 
 def test_a_row_is_tried_again_where_it_may_be_the_machine(folder: Path) -> None:

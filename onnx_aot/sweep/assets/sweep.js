@@ -139,10 +139,10 @@ function drawOptions() {
         const count = rows.filter((row) => row.status === status).length;
         if (count) bar.append(marked(element("span", { title: `${count} ${status}`, style: `width:${(100 * count) / rows.length}%` }), status));
       }
-      const button = element("button", { type: "button" }, `${option} ${value}`);
+      const button = element("button", { type: "button" }, `${option} ${value || "not set"}`);
       button.addEventListener("click", () => {
         const options = [...state.options];
-        options[index] = options[index] === value ? "" : value;
+        options[index] = options[index] === value ? "" : value; // "" is no filter
         change({ options });
       });
       const right = rows.filter((row) => row.status === "right").length;
@@ -152,7 +152,7 @@ function drawOptions() {
   $("by-option").replaceChildren(...lines);
   $("option-filters").replaceChildren(...data.options.map((option, index) => {
     const select = element("select", { "aria-label": option }, element("option", { value: "" }, `${option}: all`),
-      ...[...new Set(data.rows.map((row) => row.options?.[index] ?? ""))].map((value) => element("option", { value }, `${option}: ${value}`)));
+      ...[...new Set(data.rows.map((row) => row.options?.[index] ?? ""))].filter((value) => value).map((value) => element("option", { value }, `${option}: ${value}`)));
     select.addEventListener("change", () => change({ options: state.options.map((old, at) => at === index ? select.value : old) }));
     return select;
   }));

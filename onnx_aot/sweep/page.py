@@ -72,7 +72,7 @@ def _row(result: Result, options: list[str], folder: Path) -> dict[str, Any]:
         "run": result.run,
         "started": round(result.started, 2),
         "seconds": round(result.seconds, 2),
-        "memory": result.peak_memory,
+        "memory": result.peak_memory or None,
         "worker": result.worker.partition(":")[0],
         "attempts": result.attempts if result.attempts > 1 else None,
         "nodes": result.nodes,

@@ -191,7 +191,7 @@ function drawTimeline() {
   const x = (seconds) => 130 + (1250 * seconds) / span;
   for (let tick = 0; tick <= 5; tick += 1) {
     const at = x((span * tick) / 5);
-    svg.append(shape("line", { x1: at, x2: at, y1: 0, y2: top }), shape("text", { x: at + 2, y: top + 12 }, `${((span * tick) / 5).toFixed(span < 20 ? 1 : 0)} s`));
+    svg.append(shape("line", { x1: at, x2: at, y1: 0, y2: top }), shape("text", { x: at, y: top + 12, "text-anchor": tick === 5 ? "end" : "start" }, `${((span * tick) / 5).toFixed(span < 20 ? 1 : 0)} s`));
   }
   for (const [worker, y] of tops) svg.append(shape("text", { x: 6, y: y + 11 }, worker));
   for (const { row, lane } of placed) {
@@ -217,7 +217,7 @@ function choose(name) {
   const close = element("button", { type: "button", className: "close", "aria-label": "Close" }, "\u00d7");
   close.addEventListener("click", () => choose(""));
   const facts = element("dl");
-  const fact = (title, value) => { if (value !== undefined && value !== "") facts.append(element("dt", {}, title), element("dd", {}, String(value))); };
+  const fact = (title, value) => { if (value !== undefined && value !== null && value !== "") facts.append(element("dt", {}, title), element("dd", {}, String(value))); };
   fact("Status", `${row.status}: ${data.statuses[row.status]}`);
   fact("Stage", row.stage);
   fact("Change", changeOf.has(name) ? `${data.kinds[changeOf.get(name).kind]}: ${changeOf.get(name).text}` : "");

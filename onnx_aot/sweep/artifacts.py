@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import InvalidOptionError, SweepError
 from onnx_aot.sweep.rows import RIGHT, STATUSES, Outcome, Row, folder_name
 from onnx_aot.sweep.worker import LOG, REPORT, SCRIPT, STACK, write_script
 
@@ -58,11 +58,21 @@ class Store:
         return folder
 
     def finish(self, row: Row, outcome: Outcome, folder: str) -> None:
-        """Puts the files where they belong; those of right rows that nobody needs go."""
-        tidy(row, outcome, folder, self.search)
-        if self.remote:
-            self.upload(row, folder)
-            shutil.rmtree(folder, ignore_errors=True)
+        """Puts the files where they belong; those of right rows that nobody needs go.
+
+        Raises:
+            SweepError: They cannot be written there.
+        """
+        try:
+            tidy(row, outcome, folder, self.search)
+            if self.remote:
+                self.upload(row, folder)
+                shutil.rmtree(folder, ignore_errors=True)
+        except Exception as error:  # each storage has errors of its own
+            raise SweepError(
+                f"the files of {row.name} cannot be written to {self.place_of(row)}: {error}. Make "
+                "room or give another place, and go on with --resume"
+            ) from error
 
     def upload(self, row: Row, folder: str) -> None:
         """Copies the files of a row to the storage, in place of those of an earlier try."""

@@ -105,8 +105,13 @@ class RayEngine:
         if environment := runtime_env_of(self._plan, row.torch):
             options["runtime_env"] = environment
         address = self._store.address if self._store.remote else ""
+        named = self._plan.environments.get(row.torch)
         reference = self._task.options(**options).remote(
-            row.to_json(), list(self._plan.search), list(self._plan.imported), address
+            row.to_json(),
+            list(self._plan.search),
+            list(self._plan.imported),
+            named if isinstance(named, str) else "",
+            address,
         )
         self._running[reference] = row
 
@@ -150,16 +155,17 @@ def _check_reachable(address: str) -> None:
 
 
 def runtime_env_of(plan: Plan, release: str) -> dict[str, Any]:
-    """Ray's environment for a release of torch: the plan's, with the requirements or interpreter.
+    """Ray's environment for a release of torch: the plan's, with the requirements of the release.
 
     A release that is not installed and that the plan does not describe is installed by its number.
+    An interpreter needs none: the node starts the row with it.
     """
     found = dict(plan.runtime_env)
-    if is_installed(release) and release not in plan.environments:
+    described: str | Sequence[str] = plan.environments.get(
+        release, [] if is_installed(release) else [f"torch=={release}"]
+    )
+    if isinstance(described, str) or not described:
         return found
-    described: str | Sequence[str] = plan.environments.get(release, [f"torch=={release}"])
-    if isinstance(described, str):
-        return {**found, "py_executable": described}
     key = "uv" if "uv" in found else "pip"
     others = found.get(key, [])
     return {**found, key: [*described, *others]}
@@ -171,15 +177,15 @@ _HOSTS: dict[tuple[str, ...], Host] = {}
 
 
 def run_on_node(
-    row: Mapping[str, Any], search: list[str], preload: list[str], address: str
+    row: Mapping[str, Any], search: list[str], preload: list[str], interpreter: str, address: str
 ) -> dict[str, Any]:
     """Runs a row on the node of this task; the host stays for the next row of the same worker."""
     import dataclasses
 
     made = Row.from_json(row)
-    key = (*search, "", *preload)
+    key = (interpreter, *search, "", *preload)
     if key not in _HOSTS:
-        _HOSTS[key] = Host(search, preload)
+        _HOSTS[key] = Host(search, preload, interpreter)
     host = _HOSTS[key]
     folder = tempfile.mkdtemp(prefix="onnx-aot-sweep-")
     try:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_aot.errors import SweepError
+from onnx_aot.sweep.code import hash_package
 from onnx_aot.sweep.rows import LOST, MEMORY, TIME, Outcome, Row
 from onnx_aot.sweep.worker import LOG, STACK, call_task, merge
 
@@ -102,6 +103,11 @@ class Host:
                 f"{self._interpreter} does not run onnx_aot.sweep, as its output says. "
                 "Install onnx-aot[sweep] in its environment"
             ) from None
+        if told["package"] != hash_package():
+            told["error"] = (
+                f"{self._interpreter} has another onnx_aot than this process, so its results would "
+                "not be those of the code that is swept. Install the same one in its environment"
+            )
         if told["error"]:
             self.close()
             raise SweepError(told["error"])
@@ -181,7 +187,7 @@ def _serve(driver: Connection) -> None:
     gc.freeze()  # a collection in a row would copy the pages of what is imported
     running: list[_Running] = []
     try:
-        driver.send({"error": error})
+        driver.send({"error": error, "package": hash_package()})
         while True:
             sources: list[Any] = [driver, *(one.messages for one in running if one.open)]
             ending = any(not one.open for one in running)

@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import InvalidOptionError, SweepError
 from onnx_aot.sweep import run
 from onnx_aot.sweep.artifacts import Store, tidy
 from onnx_aot.sweep.rows import Outcome, Row
@@ -62,3 +62,15 @@ def test_what_stays_of_a_row(tmp_path: Path) -> None:
     tidy(Row("a"), Outcome("a", "crashed", reason="by a signal"), str(tmp_path), [])
     assert "by a signal" in (tmp_path / "report.md").read_text()
     assert (tmp_path / "repeat.py").is_file()
+
+
+def test_a_place_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store("memory://sweeps/full")
+    (tmp_path / "log.txt").write_text("1")
+
+    def upload(self: Store, row: Row, folder: str) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Store, "upload", upload)
+    with pytest.raises(SweepError, match=r"files of a cannot be written .*: no space left\. Make"):
+        store.finish(Row("a"), Outcome("a", "right"), str(tmp_path))

@@ -30,12 +30,13 @@ def cluster() -> Iterator[Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", ROOT)
+        patch.setenv("RAY_raylet_start_wait_time_s", "180")  # other tests may share the cores
         made = Cluster(
             initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
         )
-    yield made
-    ray.shutdown()
-    made.shutdown()
+        yield made
+        ray.shutdown()
+        made.shutdown()
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ class Fix:
         lines: Lines of packages, rewritten.
         sizes: Other sizes of the example and of the comparison; None for those of the row.
         scripted: Paths of modules that ``torch.jit.script`` compiles.
-        is_called: Whether the model is called once before the export, so that it has its state.
     """
 
     fixed: tuple[str, ...] = ()
@@ -45,7 +44,6 @@ class Fix:
     lines: tuple[Line, ...] = ()
     sizes: Any = None
     scripted: tuple[str, ...] = ()
-    is_called: bool = False
 
 
 FIXES: dict[str, Fix] = {

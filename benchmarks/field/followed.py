@@ -56,9 +56,6 @@ def follow_fix(case: FieldCase, fix: Fix) -> dict[str, Any]:
     for path in fix.scripted:
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, torch.jit.script(model.get_submodule(path)))
-    if fix.is_called:
-        with torch.no_grad():
-            model(*args, **kwargs)
     subject = Subject(model, args, kwargs, shapes, False, "", fixed.options)
     with tempfile.TemporaryDirectory() as folder:
         program = export_case(subject, os.path.join(folder, "ours.onnx"), row)
@@ -78,8 +75,6 @@ def describe_fix(fix: Fix) -> str:
     for line in fix.lines:
         parts.append(f"`{line.old}` written as `{'; '.join(line.new.splitlines())}`")
     parts += [f"`{path}` compiled by `torch.jit.script`" for path in fix.scripted]
-    if fix.is_called:
-        parts.append("the model called once before the export")
     if fix.sizes is not None:
         parts.append(f"an example with {', '.join(f'{k} {v}' for k, v in fix.sizes[0].items())}")
     return "; ".join(parts)

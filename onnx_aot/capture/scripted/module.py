@@ -117,12 +117,11 @@ class ScriptedModel(torch.nn.Module):
 
     def _find_attributes(self) -> None:
         """Registers tensors among attributes and constants, and number attributes written to."""
+        graph = self._forward.inlined_graph
         refs: dict[str, Any] = {}
         if self._is_module:
-            refs[next(self._forward.inlined_graph.inputs()).debugName()] = ModuleRef(
-                "", self._script
-            )
-        for key, value in _list_constants(self._forward.inlined_graph).items():
+            refs[next(graph.inputs()).debugName()] = ModuleRef("", self._script)
+        for key, value in _list_constants(graph).items():
             self._enter(key, f"constant_{len(self._paths)}", value)
         written: set[tuple[str, str]] = set()
         for node in all_nodes(graph):

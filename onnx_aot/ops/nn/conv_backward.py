@@ -40,19 +40,22 @@ def aten_convolution_backward(
     A convolution and a transposed one are each other's gradients of the input.
     """
     spatial = op.rank(weight) - 2
-    steps = [per_axis(numbers, spatial) for numbers in (stride, padding, dilation)]
+    strides, pads, dilations = (per_axis(n, spatial) for n in (stride, padding, dilation))
     results: list[Value | None] = [None, None, None]
     if output_mask[0] and transposed:
-        pads = steps[1] * 2
-        found = convolve(op, grad_output, weight, None, steps[0], pads, steps[2], groups)
+        found = convolve(op, grad_output, weight, None, strides, pads * 2, dilations, groups)
         for axis in range(2, spatial + 2):  # an output padding of a stride or more adds elements
             found = _cut_axis(op, found, axis, 0, op.size(input, axis))
         results[0] = found
     elif output_mask[0]:
-        results[0] = _find_input_gradient(op, grad_output, input, weight, *steps, groups)
+        results[0] = _find_input_gradient(
+            op, grad_output, input, weight, strides, pads, dilations, groups
+        )
     if output_mask[1]:
         wide, narrow = (grad_output, input) if transposed else (input, grad_output)
-        results[1] = _find_weight_gradient(op, wide, narrow, weight, *steps, groups)
+        results[1] = _find_weight_gradient(
+            op, wide, narrow, weight, strides, pads, dilations, groups
+        )
     if output_mask[2]:
         results[2] = op.reduce("ReduceSum", grad_output, [0, *range(2, spatial + 2)], False)
     return results

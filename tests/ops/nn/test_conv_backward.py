@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import onnx_aot
+from onnx_aot.torch_compat import aten
+from tests.ops.rows import Row, check, floats, parametrize
 
 AUTO = torch.export.Dim.AUTO
 
@@ -45,6 +47,27 @@ class Gradients(nn.Module):
 
         by_weights, by_input = torch.func.grad(loss, (0, 1))(dict(self.layer.named_parameters()), x)
         return by_input, *by_weights.values()
+
+
+ROWS = [
+    Row(
+        aten.convolution_backward.default,
+        (
+            floats("n", 6, "h", "w"),
+            floats("n", 4, "h", "w"),
+            floats(6, 2, 3, 3),
+            [6],
+            *([1, 1], [1, 1], [1, 1]),
+            *(False, [0, 0], 2),
+            [True, True, True],
+        ),
+    )
+]
+
+
+@parametrize(ROWS)
+def test_row(row: Row) -> None:
+    check(row)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -76,7 +76,6 @@ def check_options(options: Options) -> None:
             "dynamic_shapes and dynamic_axes are two forms of the same request; pass one of them"
         )
     check_choice("metadata", options.metadata, ("full", "light", "none"))
-    _check_target(options.target, options.opset)
     check_choice("contrib_ops", options.contrib_ops, (True, False))
     if options.contrib_ops and options.target is None:
         raise InvalidOptionError(
@@ -96,6 +95,7 @@ def check_options(options: Options) -> None:
         raise InvalidOptionError(
             f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported"
         )
+    _check_target(options.target, options.opset)
     if options.seed is not None and (
         not isinstance(options.seed, int) or isinstance(options.seed, bool)
     ):
@@ -120,7 +120,7 @@ def _check_target(target: str | None, opset: int) -> None:
     if target is None:
         return
     kernels = find_kernels(target)
-    if isinstance(opset, int) and opset > kernels.opset:
+    if opset > kernels.opset:
         is_installed = target == RUNTIME
         name = f"onnxruntime {kernels.release}" + (", which is installed," if is_installed else "")
         raise InvalidOptionError(

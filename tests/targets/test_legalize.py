@@ -188,7 +188,7 @@ def test_pure_graph() -> None:
 
 
 def test_unknown_target() -> None:
-    with pytest.raises(InvalidOptionError, match="target is 'tensorrt'; expected 'onnxruntime', which"):
+    with pytest.raises(InvalidOptionError, match="'tensorrt'; expected 'onnxruntime', which"):
         onnx_aot.export(Call(torch.sin), (torch.ones(2),), target="tensorrt")
 
 

@@ -36,7 +36,8 @@ KEEP_EVERY = 60.0  # seconds between writes of the results file
 
 def main() -> None:
     """Runs what the command line asks for."""
-    arguments = _make_parser().parse_args()
+    parser = _make_parser()
+    arguments = parser.parse_args()
     groups = ["dynamic"] if arguments.dynamic else ["static"]
     if arguments.modules:
         groups = ["modules"]
@@ -49,6 +50,8 @@ def main() -> None:
             return
         sys.exit("no operator matches")
     opsets = tuple(arguments.opset or ())
+    if arguments.release and arguments.output:
+        parser.error("--output is for the installed ONNX Runtime; leave it or --release out")
     release = find_release(arguments.release) if arguments.release else None
     settings = Settings(
         arguments.exporter, arguments.samples, arguments.limit, opsets or (None,), release

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import io
 import subprocess
@@ -50,7 +51,7 @@ _servers: dict[str, subprocess.Popen[bytes]] = {}
 
 
 class OtherSession:
-    """A model in the process of another environment; has what programs use of a session.
+    """A model in the process of another environment, as the inference session of a program.
 
     Raises:
         RuntimeError: The release does not load the model, or the process crashed.
@@ -79,7 +80,7 @@ class OtherSession:
             write_block(server.stdin, kind, data)
             answer = read_block(server.stdout)
         except (EOFError, OSError):
-            code = _servers.pop(self._release.python).wait()
+            code = _end_server(_servers.pop(self._release.python))
             raise RuntimeError(f"the process ended with exit code {code}") from None
         if answer[:1] == b"\0":
             raise RuntimeError(answer[1:].decode())
@@ -102,7 +103,17 @@ def _find_server(python: str) -> subprocess.Popen[bytes]:
     return _servers[python]
 
 
+def _end_server(server: subprocess.Popen[bytes]) -> int:
+    """Ends a process, which may have ended already, and returns its exit code."""
+    server.kill()
+    for pipe in (server.stdin, server.stdout):
+        assert pipe is not None
+        with contextlib.suppress(OSError):  # nobody reads the rest of a request
+            pipe.close()
+    return server.wait()
+
+
 @atexit.register
 def _end_servers() -> None:
     for server in _servers.values():
-        server.kill()
+        _end_server(server)

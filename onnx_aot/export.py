@@ -134,7 +134,8 @@ def export(
             of the installed ONNX Runtime, such as most of bfloat16, are rewritten to run there:
             with casts to a wider type around a node, or with other operators.
             ``"onnxruntime==1.18"``: the same for that release, 1.16 to 1.32, with an opset and an
-            IR version that it loads. None: the graph is only bound to the ONNX standard.
+            IR version that it loads; ``verify`` runs in the installed one. None: the graph is only
+            bound to the ONNX standard.
         contrib_ops: True uses operators of the domain ``com.microsoft``, which only ONNX Runtime
             has, where they are faster: for rotary embeddings and attention. It cannot be combined
             with ``target=None``.

@@ -11,7 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from onnx_aot.cli.console import EXIT_FAILED, AsJson, escape_for_stream, print_json
+from onnx_aot.cli.console import (
+    EXIT_FAILED,
+    AsJson,
+    errors_as_messages,
+    escape_for_stream,
+    print_json,
+)
 from onnx_aot.errors import documentation
 from onnx_aot.inspection.text import align_columns
 
@@ -75,10 +81,11 @@ def _show_releases(path: str, as_json: bool) -> None:
     from onnx_aot.program.program import ONNXProgram
     from onnx_aot.targets import RUNTIME, find_obstacles, find_release
 
-    model = ONNXProgram.load(path).model
-    if any(value.type is None for node in model.graph for value in node.outputs):
-        ShapeInferencePass()(model)  # kernels are chosen by types
-    found = find_obstacles(model)
+    with errors_as_messages():
+        model = ONNXProgram.load(path).model
+        if any(value.type is None for node in model.graph.all_nodes() for value in node.outputs):
+            ShapeInferencePass()(model)  # kernels are chosen by types
+        found = find_obstacles(model)
     if as_json:
         print_json([dataclasses.asdict(one) for one in found])
     else:

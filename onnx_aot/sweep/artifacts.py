@@ -24,7 +24,7 @@ SHOWN = 4000  # characters of a log in a report
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """Where the files of the rows go.
+    """The place of the files of rows: a folder, or a storage.
 
     Attributes:
         address: A folder, or an address of a storage that fsspec reaches, such as

@@ -1,4 +1,4 @@
-"""What changed from one sweep to another: broken, right, slower, larger."""
+"""Compares two sweeps: rows that are newly broken, newly right, slower or larger."""
 
 from __future__ import annotations
 

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import functools
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
+from onnx_aot.inspection.pages import Assets, embed_json
 from onnx_aot.sweep.difference import KINDS, compare_results
 from onnx_aot.sweep.results import Result, Results
 from onnx_aot.sweep.rows import STATUSES, as_text, first_line
 
 __all__ = ["write_page"]
 
+ASSETS = Assets("onnx_aot.sweep")
 LONGEST = 600  # characters of a reason on the page; the report has all
 
 
 def write_page(results: Results, path: Path) -> None:
     """Writes the page; an existing one is replaced once the new one is complete."""
-    data = json.dumps(_collect(results, path.parent), separators=(",", ":"), allow_nan=False)
-    text = (
-        _environment()
-        .get_template("page.html")
-        .render(
-            style=_read_asset("sweep.css"),
-            script=_read_asset("sweep.js"),
-            data=_escape_for_script(data),
-        )
+    text = ASSETS.template("page.html").render(
+        style=ASSETS.read("sweep.css"),
+        script=ASSETS.read("sweep.js"),
+        data=embed_json(_collect(results, path.parent)),
     )
     beside = path.with_name(f".{path.name}.new")
     beside.write_text(text, encoding="utf-8")
@@ -79,7 +74,7 @@ def _row(result: Result, options: list[str], folder: Path) -> dict[str, Any]:
         "bytes": result.bytes,
         "latency": result.latency_ms,
         "worst": result.max_absolute,
-        "metrics": {k: v for k, v in result.metrics.items() if k != "files"},
+        "metrics": _as_json({k: v for k, v in result.metrics.items() if k != "files"}),
         "files": result.metrics.get("files"),
     }
     if row["files"]:
@@ -94,20 +89,10 @@ def _relative(place: str, folder: Path) -> str:
     return Path(os.path.relpath(place, folder)).as_posix()
 
 
-def _escape_for_script(text: str) -> str:
-    """Escapes JSON so that nothing in it can end the script element that holds it."""
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    loader = jinja2.PackageLoader("onnx_aot.sweep", "assets")
-    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-
-
-def _read_asset(name: str) -> str:
-    environment = _environment()
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]
+def _as_json(value: Any) -> Any:
+    """A metric with texts for infinity and NaN, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _as_json(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -102,7 +102,7 @@ class Row:
 
 @dataclasses.dataclass
 class Outcome:
-    """What came of one try to run a row.
+    """Result of one try to run a row.
 
     Attributes:
         name: Name of the row.

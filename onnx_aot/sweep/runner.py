@@ -34,7 +34,7 @@ TRIES = 2
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """What ``run`` did.
+    """Result of ``run``.
 
     Attributes:
         folder: Folder with the results and the page.

@@ -129,7 +129,7 @@ KINDS: dict[str, Callable[[str, str], list[str]]] = {
     "transformers": _expand_transformers,
     "checkpoint": _expand_checkpoint,
 }
-"""Where models come from, with the function that expands a pattern."""
+"""Sources of models, with the function that expands a pattern."""
 
 
 def code_of(kind: str, name: str, factory: str) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ class Adaptation:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """What was done so that a model fits a target.
+    """Result of fitting a model to a target.
 
     Attributes:
         adaptations: The adaptations, most frequent first.

@@ -18,7 +18,7 @@ __all__ = ["Obstacles", "check_ir_version", "describe_nodes", "find_obstacles"]
 
 @dataclasses.dataclass(frozen=True)
 class Obstacles:
-    """What keeps a release of a runtime from loading a model; nothing if it loads.
+    """Reasons why a release of a runtime does not load a model; none if it does.
 
     Attributes:
         target: The release, as ``"onnxruntime==1.18"``.

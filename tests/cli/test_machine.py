@@ -77,3 +77,13 @@ def test_a_model_that_the_installed_release_does_not_load(tmp_path: Path) -> Non
     result = call("doctor", path)
     assert result.exit_code == 1
     assert "no kernel for Tanh of BFLOAT16 (1x, first " in result.stdout
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"not a model")
+    for given in (path, tmp_path / "missing.onnx"):
+        result = call("doctor", str(given))
+        assert result.exit_code == 2
+        assert "Traceback" not in result.output
+        assert given.name in result.output

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from onnx_aot.errors import InvalidOptionError, SweepError
+from onnx_aot.sweep.page import write_page
 from onnx_aot.sweep.results import COLUMNS, FILE, Results
 from onnx_aot.sweep.rows import Outcome, Row
 
@@ -81,6 +82,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(SweepError, match="tables of version 9; this release reads version 1"):
         Results(tmp_path)
+
+
+def test_a_page_shows_figures_that_json_does_not_have(tmp_path: Path) -> None:
+    with Results(tmp_path, create=True) as results:
+        run = _begin(results, "a")
+        _add(results, run, "a", error=float("nan"), worst=[1.5, float("-inf")])
+        write_page(results, tmp_path / "index.html")
+    text = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert '"metrics":{"error":"nan","worst":[1.5,"-inf"]}' in text
 
 
 def test_parquet(tmp_path: Path) -> None:

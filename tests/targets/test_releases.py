@@ -64,6 +64,12 @@ def test_other_targets_are_refused_with_those_that_there_are(target: Any) -> Non
         onnx_aot.export(nn.ReLU(), (torch.ones(3),), target=target)
 
 
+def test_the_documentation_of_the_option_names_the_releases() -> None:
+    known = releases.list_releases()
+    documented = " ".join((onnx_aot.export.__doc__ or "").split())
+    assert f"{known[0]} to {known[-1]}" in documented
+
+
 def test_no_release_means_the_installed_one() -> None:
     wanted = ".".join(onnxruntime.__version__.split(".")[:2])
     assert find_release("onnxruntime") == wanted

@@ -179,7 +179,7 @@ def _has_line(node: ast.stmt | ast.ExceptHandler | ast.expr, line: int) -> bool:
 
 
 def _describe_way(branch: Decision, is_taken: bool | None) -> list[str]:
-    """How to leave out the way that a branch went.
+    """Lines about a branch, with the edit that leaves out the way it went.
 
     Args:
         branch: The branch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx_aot.inspection.text import size_text
 from onnx_aot.inspection.view.collect import GraphData
 from onnx_aot.inspection.view.descriptions import type_text
-from onnx_aot.inspection.view.page import load_template, render_page
+from onnx_aot.inspection.view.page import ASSETS, render_page
 from onnx_aot.inspection.view.tree import Item
 
 __all__ = ["notebook_html"]
@@ -22,7 +22,7 @@ def notebook_html(data: GraphData) -> str:
         if item.kind in ("input", "output")
     ]
     summary = data.summary
-    return load_template("notebook.html").render(
+    return ASSETS.template("notebook.html").render(
         rows=rows,
         summary=summary,
         size=size_text(summary["bytes"]),

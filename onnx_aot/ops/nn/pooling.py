@@ -214,9 +214,8 @@ def _average_windows(
     Integers are divided toward zero. ``counted`` is the divisor, or a bool: whether padding counts.
     """
     sums = value
-    for axis, kernel in enumerate(
-        windows["kernel_shape"]
-    ):  # each padded on its own, to save memory
+    # each axis is padded on its own, to save memory
+    for axis, kernel in enumerate(windows["kernel_shape"]):
         sums = _pad_for_windows(op, sums, windows, 0, [axis])
         sums = _sum_along_axis(op, sums, axis + 2, kernel, windows["strides"][axis])
     if not isinstance(counted, bool):

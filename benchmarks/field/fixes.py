@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-__all__ = ["FIXES", "Fix", "Line"]
+__all__ = ["FIXES", "Fix", "Line", "Translation"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +24,19 @@ class Line:
 
 
 @dataclasses.dataclass(frozen=True)
+class Translation:
+    """A translation of an operator of a package, which a message asks for.
+
+    Attributes:
+        operator: The operator, as the message writes it, below ``torch.ops``.
+        function: The translation, as ``module:name``.
+    """
+
+    operator: str
+    function: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Fix:
     """An edit that the message of a row offers.
 
@@ -35,6 +48,7 @@ class Fix:
         lines: Lines of packages, rewritten.
         sizes: Other sizes of the example and of the comparison; None for those of the row.
         scripted: Paths of modules that ``torch.jit.script`` compiles.
+        translations: Translations of the package's own operators.
     """
 
     fixed: tuple[str, ...] = ()
@@ -44,6 +58,7 @@ class Fix:
     lines: tuple[Line, ...] = ()
     sizes: Any = None
     scripted: tuple[str, ...] = ()
+    translations: tuple[Translation, ...] = ()
 
 
 FIXES: dict[str, Fix] = {
@@ -61,6 +76,14 @@ FIXES: dict[str, Fix] = {
     ),
     "s5": Fix(fixed=("length", "batch")),
     "se3_transformer": Fix(fixed=("batch", "length")),
+    "spherical_harmonics": Fix(
+        translations=(
+            Translation(
+                "sphericart_torch.spherical_harmonics.default",
+                "benchmarks.field.translations:translate_spherical_harmonics",
+            ),
+        )
+    ),
     "titans_memory": Fix(fixed=("batch", "length")),
     "torchaudio_hdemucs": Fix(fixed=("batch", "time")),
     "torchaudio_tacotron2": Fix(scripted=("model.decoder",)),

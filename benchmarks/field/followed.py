@@ -6,12 +6,15 @@ The fixed model has to give the results of the model as it is; only then is it e
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import os
+import pkgutil
 import tempfile
 import textwrap
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from benchmarks.field import FIELD
 from benchmarks.field.case import FieldCase
-from benchmarks.field.fixes import FIXES, Fix, Line
+from benchmarks.field.fixes import FIXES, Fix, Line, Translation
 from benchmarks.field.measure import empty_field_row, export_case
 from benchmarks.ways import Subject, remove_dimensions
 from benchmarks.zoo_models.measure import compare_outputs, shorten_reason
@@ -56,7 +59,8 @@ def follow_fix(case: FieldCase, fix: Fix) -> dict[str, Any]:
     for path in fix.scripted:
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, torch.jit.script(model.get_submodule(path)))
-    subject = Subject(model, args, kwargs, shapes, False, "", fixed.options)
+    options = {**fixed.options, **_options_of(fix.translations)}
+    subject = Subject(model, args, kwargs, shapes, False, "", options)
     with tempfile.TemporaryDirectory() as folder:
         program = export_case(subject, os.path.join(folder, "ours.onnx"), row)
         if program is not None:
@@ -75,6 +79,7 @@ def describe_fix(fix: Fix) -> str:
     for line in fix.lines:
         parts.append(f"`{line.old}` written as `{'; '.join(line.new.splitlines())}`")
     parts += [f"`{path}` compiled by `torch.jit.script`" for path in fix.scripted]
+    parts += [f"a translation of `{made.operator}`" for made in fix.translations]
     if fix.sizes is not None:
         parts.append(f"an example with {', '.join(f'{k} {v}' for k, v in fix.sizes[0].items())}")
     return "; ".join(parts)
@@ -91,6 +96,17 @@ def _change_case(case: FieldCase, fix: Fix) -> FieldCase:
         sizes=(sizes[0], {**sizes[1], **kept}),
         options={**case.options, **fix.options},
     )
+
+
+def _options_of(translations: Sequence[Translation]) -> dict[str, Any]:
+    """The option that passes translations to an export; the package has been imported."""
+    if not translations:
+        return {}
+    table = {}
+    for made in translations:
+        operator = functools.reduce(getattr, made.operator.split("."), torch.ops)
+        table[operator] = pkgutil.resolve_name(made.function)
+    return {"custom_translation_table": table}
 
 
 def _run(model: torch.nn.Module, case: FieldCase, index: int) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 import types
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 
 from benchmarks import field, results
 from benchmarks.field.case import REQUIREMENTS, FieldCase, Method, noise, read_versions
-from benchmarks.field.fixes import FIXES, Fix, Line
+from benchmarks.field.fixes import FIXES, Fix, Line, Translation
 from benchmarks.field.followed import describe_fix, follow_fix
 from benchmarks.field.measure import measure_field_row
 from benchmarks.zoo_models.measure import RIGHT
@@ -177,6 +178,36 @@ def test_a_fix_that_does_not_work() -> None:
     followed = follow_fix(_case(Looping()), Fix(options={"on_specialized": "error"}))
     assert followed["stage"] == "runs in PyTorch"
     assert "fixed" in followed["reason"]
+
+
+@torch.library.custom_op("test_field::harmonics", mutates_args=())
+def harmonics(xyz: torch.Tensor, l_max: int) -> torch.Tensor:
+    """Real spherical harmonics of degrees 0 to 2, in closed form."""
+    x, y, z = torch.nn.functional.normalize(xyz, dim=-1).unbind(-1)
+    degree_1 = [math.sqrt(3) * part for part in (y, z, x)]
+    degree_2 = [x * y, y * z, (3 * z * z - 1) / math.sqrt(12), x * z, (x * x - y * y) / 2]
+    parts = [torch.ones_like(x), *degree_1, *(math.sqrt(15) * part for part in degree_2)]
+    return torch.stack(parts, dim=-1) / math.sqrt(4 * math.pi)
+
+
+@harmonics.register_fake
+def _(xyz: torch.Tensor, l_max: int) -> torch.Tensor:
+    return xyz.new_empty(*xyz.shape[:-1], (l_max + 1) ** 2)
+
+
+class Harmonics(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return harmonics(x, 2)
+
+
+def test_a_translation_that_works() -> None:
+    function = "benchmarks.field.translations:translate_spherical_harmonics"
+    fix = Fix(translations=(Translation("test_field.harmonics.default", function),))
+    assert follow_fix(_case(Harmonics()), fix) == {
+        "changed": "a translation of `test_field.harmonics.default`",
+        "stage": RIGHT,
+        "reason": "",
+    }
 
 
 def test_a_fix_that_changes_results(monkeypatch: pytest.MonkeyPatch) -> None:

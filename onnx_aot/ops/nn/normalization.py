@@ -322,26 +322,38 @@ def _normalize_in_training(
     """Output, mean and inverse deviation; and the updated running mean and variance.
 
     Torch keeps the unbiased variance. ONNX BatchNormalization in training mode would keep the
-    biased one, so the statistics are written out.
+    biased one, so the statistics are written out. Torch accepts an input without channels if it is
+    empty; its statistics are, too.
     """
+    if op.rank(input) < 2:
+        return [input, input, input], [] if running is None else [*running[:2]]
     output, mean, variance = _normalize_by_batch(op, input, weight, bias, eps)
     inverse = op.Reciprocal(op.Sqrt(op.Add(variance, eps)))
     if running is None:
         return [output, mean, inverse], []
     sizes = op.all_sizes(input)
-    count = op.cast(as_value(op, product(op, [sizes[0], *sizes[2:]])), variance.dtype)
+    number = product(op, [sizes[0], *sizes[2:]])
+    count = op.cast(as_value(op, number), variance.dtype)
     unbiased = op.Mul(variance, op.Div(count, op.Sub(count, 1.0)))
     before_mean, before_variance, momentum = running
     kept = [
-        _update_moving_average(op, before_mean, mean, momentum),
-        _update_moving_average(op, before_variance, unbiased, momentum),
+        _update_moving_average(op, before_mean, mean, momentum, number),
+        _update_moving_average(op, before_variance, unbiased, momentum, number),
     ]
     return [output, mean, inverse], kept
 
 
-def _update_moving_average(op: Builder, running: Value, current: Value, momentum: float) -> Value:
+def _update_moving_average(
+    op: Builder, running: Value, current: Value, momentum: float, number: Size
+) -> Value:
+    """Moves a running statistic to that of a number of elements; none leave it as it is."""
     running = op.cast(running, current.dtype)
-    return op.Add(op.Mul(running, 1.0 - momentum), op.Mul(current, momentum))
+    if number == 0:
+        return running
+    updated = op.Add(op.Mul(running, 1.0 - momentum), op.Mul(current, momentum))
+    if isinstance(number, int):
+        return updated
+    return op.Where(op.Greater(as_value(op, number), 0), updated, running)
 
 
 def _normalize_by_batch(

@@ -241,6 +241,33 @@ def test_row(row: Row) -> None:
     check(row)
 
 
+class Averaging(torch.nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("variance", torch.ones(channels))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        output = torch.nn.functional.batch_norm(x, self.mean, self.variance, training=True)
+        return output, self.mean + 1, self.variance + 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "dynamic_shapes", "others"),
+    [((0,), None, ()), ((0, 3), None, ()), ((4, 3), ({0: "n"},), (2, 0))],
+)
+def test_no_batch_leaves_running_statistics(
+    shape: tuple[int, ...], dynamic_shapes: object, others: tuple[int, ...]
+) -> None:
+    channels = shape[1] if len(shape) > 1 else 0
+    x = torch.randn(shape)
+    program = onnx_aot.export(Averaging(channels), (x,), dynamic_shapes=dynamic_shapes)
+    for size in (shape[0], *others):
+        given = torch.randn(size, *shape[1:])
+        expected = Averaging(channels)(given)
+        torch.testing.assert_close(tuple(program(given)[:3]), expected)
+
+
 @pytest.mark.parametrize("eps", [-1e-12, -1.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
 def test_a_negative_epsilon(eps: float, dtype: torch.dtype) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx_aot.capture.patches import ALL_PATCHES, capabilities
 from onnx_aot.torch_compat import PRIVATE, hidden
-from tests.capture.patches import test_derivatives
+from tests.capture.patches import test_derivatives, test_memories
 from tests.inspection import test_rounding
 from tests.torch_compat import (
     test_interrupts,
@@ -35,8 +35,9 @@ def test_every_row_is_shown() -> None:
         test_lookup_missing_sizes,
     )
     rules = (test_rounded_sizes, test_size_order, test_slice_bounds)
-    others = (test_derivatives, test_interrupts, test_modules, test_spared_work)
-    for module in (*others, *missing, test_rounding, *rules):
+    others = (test_interrupts, test_modules, test_spared_work)
+    models = (test_derivatives, test_memories)
+    for module in (*models, *others, *missing, test_rounding, *rules):
         assert module.shows is shows  # the modules register what they show
     assert set() == NAMES - SHOWN
     assert set() == SHOWN - NAMES

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from onnx_aot.errors import CaptureError, DynamicShapeError
+from onnx_aot.errors import CaptureError, DynamicShapeError, TranslationError
 from tests.capture.patches.test_tensor_subclasses import Angle, WithState
 from tests.torch_compat.models import Example, function, rows
 from tests.torch_compat.without import absent, differs, exported, message, shows
@@ -40,6 +40,11 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], type[Exception], str]] = {
         lambda x: x * math.ceil(math.log2(x.shape[0])),
         DynamicShapeError,
         r"fixed at 4\s.*math\.log2",
+    ),
+    "torch._subclasses.fake_impls:_unique": (
+        lambda x: x.unique_consecutive(dim=-1).sum(1),
+        TranslationError,
+        "dim=1",
     ),
     "torch:arange": (add_steps, CaptureError, "arange"),
     "torch:Tensor.as_subclass": (

@@ -62,6 +62,17 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() == 0 and value.dtype == torch.int64
 
 
+def _find_unique(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Counts the dimension from the front; torch slices the sizes wrongly with dim=-1."""
+
+    def unique(mode: Any, func: Any, arg: Any, dim: Any, *args: Any, **kwargs: Any) -> Any:
+        if dim is not None and arg.dim():
+            dim %= arg.dim()
+        return original(mode, func, arg, dim, *args, **kwargs)
+
+    return unique
+
+
 def _causal_hint(original: Callable[..., Any], settings: Settings) -> Callable[..., bool]:
     """Skips the comparison of a mask with a causal one, which a capture cannot branch on.
 
@@ -207,6 +218,12 @@ FUNCTIONS: tuple[Patch, ...] = (
         "dynamic size are refused.",
         parameters="args, real_callable, tensor_callable, kwargs",
         imports=False,
+    ),
+    Patch(
+        "torch._subclasses.fake_impls:_unique",
+        _find_unique,
+        "torch.unique_consecutive is refused along a negative dimension.",
+        parameters="fake_mode, func, arg, dim",
     ),
     Patch(
         "torch.nn.modules.transformer:_detect_is_causal_mask",

@@ -143,7 +143,4 @@ def aten_unique_dim(
     return [values, inverse, counts]
 
 
-LIMITS[aten.unique_consecutive.default] = (
-    "along dim=-1 torch.export records sizes that the result does not have: an error says so"
-)
 LIMITS[aten.unique_dim.default] = "slices that hold NaN count as equal"

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import onnx_aot
-from onnx_aot.errors import TranslationError
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
 
@@ -75,12 +74,15 @@ def test_row(row: Row) -> None:
     check(row)
 
 
-def test_dimension_counted_from_the_end() -> None:
-    """Torch records incorrect sizes of the result; the error tells what to write instead."""
+@pytest.mark.parametrize("dim", [-1, -2, 1])
+def test_results_of_the_model(dim: int) -> None:
+    """Torch records other sizes of the result along a dimension that is counted from the end."""
 
-    class Model(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.unique_consecutive(dim=-1)
+    def distinct(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values, inverse, counts = x.unique_consecutive(True, True, dim=dim)
+        return values, inverse, counts, values.sum(dim)
 
-    with pytest.raises(TranslationError, match="dim=1"):
-        onnx_aot.export(Model(), (torch.ones(2, 3),))
+    x = torch.tensor([[1.0, 1, 2], [1, 1, 2], [3, 3, 2], [3, 3, 3]])
+    program = onnx_aot.export(distinct, (x,), dynamic_shapes=({0: "n", 1: "m"},))
+    for given in (x, x[:2], x[:, :2].repeat(3, 2)):
+        torch.testing.assert_close(tuple(program(given)), distinct(given))

@@ -143,4 +143,8 @@ def aten_unique_dim(
     return [values, inverse, counts]
 
 
+LIMITS[aten.unique_consecutive.default] = (
+    "programs that torch.export has captured along dim=-1 have other sizes of the result: an error "
+    "says so; models do not have this limit"
+)
 LIMITS[aten.unique_dim.default] = "slices that hold NaN count as equal"

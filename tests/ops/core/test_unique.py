@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import onnx_aot
+from onnx_aot.errors import TranslationError
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
 
@@ -86,3 +87,13 @@ def test_results_of_the_model(dim: int) -> None:
     program = onnx_aot.export(distinct, (x,), dynamic_shapes=({0: "n", 1: "m"},))
     for given in (x, x[:2], x[:, :2].repeat(3, 2)):
         torch.testing.assert_close(tuple(program(given)), distinct(given))
+
+
+def test_a_captured_program() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.unique_consecutive(dim=-1)
+
+    captured = torch.export.export(Model(), (torch.ones(2, 3),))
+    with pytest.raises(TranslationError, match="dim=1"):
+        onnx_aot.export(captured)

@@ -40,6 +40,7 @@ from onnx_aot.torch_compat.captures import (
     kernel_patches,
     without_gradients,
 )
+from onnx_aot.torch_compat.differentiation import differentiating, is_differentiating
 from onnx_aot.torch_compat.double_precision import in_double_precision, to_double
 from onnx_aot.torch_compat.fake_kernels import (
     META_TENSORS,
@@ -323,6 +324,7 @@ __all__ = [
     "define_fresh",
     "deregister_pytree_node",
     "describe_untested",
+    "differentiating",
     "dynamo_stack",
     "example_size",
     "expression_key",
@@ -350,6 +352,7 @@ __all__ = [
     "is_composite",
     "is_computed_from",
     "is_data_symbol",
+    "is_differentiating",
     "is_input_of_trace",
     "is_making_fresh_size",
     "is_recording",

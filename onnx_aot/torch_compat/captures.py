@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from onnx_aot.torch_compat.differentiation import is_differentiating
 from onnx_aot.torch_compat.lookup import private
 from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
 from onnx_aot.torch_compat.places import Added, Contents, Entry, Place, find_place
@@ -440,18 +441,19 @@ _KEYS = ("CompositeImplicitAutograd", "Autograd")
 
 
 def kernel_patches(
-    kernels: Mapping[Any, tuple[Callable[..., Any], str]],
+    kernels: Mapping[Any, tuple[Callable[..., Any], str, bool]],
 ) -> tuple[Patch, ...]:
     """Makes rows that replace the Python kernels by which composite operators are expanded.
 
     Args:
-        kernels: By operator, the kernel and what happens if it cannot be replaced.
+        kernels: By operator, the kernel, what happens if it cannot be replaced, and whether torch
+            expands the operator into others.
     """
 
-    def patch(operator: Any, kernel: Callable[..., Any], without: str) -> Patch:
+    def patch(operator: Any, kernel: Callable[..., Any], without: str, composite: bool) -> Patch:
         return Patch(
             f"kernel of {operator}",
-            lambda original, settings: _for_fake_tensors(kernel, original),
+            lambda original, settings: _for_fake_tensors(kernel, original, composite),
             without,
             places=lambda settings: _kernel_entries(operator),
             exists=lambda: bool(_kernel_entries(operator)),
@@ -460,12 +462,18 @@ def kernel_patches(
     return tuple(patch(operator, *row) for operator, row in kernels.items())
 
 
-def _for_fake_tensors(kernel: Callable[..., Any], original: Any) -> Callable[..., Any]:
-    """A kernel that gives only shapes; real tensors, as known values have, get torch's own."""
+def _for_fake_tensors(
+    kernel: Callable[..., Any], original: Any, composite: bool
+) -> Callable[..., Any]:
+    """A kernel that gives only shapes.
+
+    Real tensors, as known values have, get torch's own, as does what is differentiated.
+    """
 
     @functools.wraps(kernel)
     def run(*args: Any, **kwargs: Any) -> Any:
-        chosen = original if is_computing_real_tensors() else kernel
+        is_followed = composite and is_differentiating()
+        chosen = original if is_followed or is_computing_real_tensors() else kernel
         return chosen(*args, **kwargs)
 
     return run

@@ -19,6 +19,7 @@ from onnx_aot.torch_compat import (
     FakeTensor,
     Patch,
     Settings,
+    differentiating,
     is_recording_calls,
     pytree,
     trace_below_transforms,
@@ -91,11 +92,15 @@ _count = _Count()
 def _expand(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Records a derivative by its operators."""
 
+    def differentiate(*args: Any, **kwargs: Any) -> Any:
+        with differentiating():
+            return original(*args, **kwargs)
+
     def derivative(*args: Any, **kwargs: Any) -> Any:
         if is_recording_calls():
-            return _Traced(original, args, kwargs).record()
+            return _Traced(differentiate, args, kwargs).record()
         _count.derivatives += 1
-        return original(*args, **kwargs)
+        return differentiate(*args, **kwargs)
 
     return derivative
 
@@ -106,11 +111,13 @@ def _expand_pulled_back(original: Callable[..., Any], settings: Settings) -> Cal
     def vjp_with_argnums(func: Any, *primals: Any, **options: Any) -> Any:
         if not is_recording_calls():
             _count.derivatives += 1
-            return original(func, *primals, **options)
+            with differentiating():
+                return original(func, *primals, **options)
 
         def pull(primals: Any, cotangents: Any) -> Any:
             _count.derivatives += 1
-            return original(func, *primals, **options)[1](cotangents)
+            with differentiating():
+                return original(func, *primals, **options)[1](cotangents)
 
         @functools.wraps(pull)
         def pull_back(cotangents: Any, *_: Any, **__: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.error_hints import RefusedError
-from onnx_aot.torch_compat import aten, kernel_patches
+from onnx_aot.torch_compat import aten, is_differentiating, kernel_patches
 
 __all__ = ["KERNELS", "KERNEL_PATCHES"]
 
@@ -180,6 +180,13 @@ def _lstsq(
     self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Shapes of the results; residuals are those of matrices of full rank."""
+    if is_differentiating():
+        raise RefusedError(
+            "the derivative of torch.linalg.lstsq is not recorded",
+            "solve the normal equations: torch.linalg.solve(a.mT @ a, a.mT @ b), or multiply by "
+            "torch.linalg.pinv(a)",
+            "transforms",
+        )
     rows, columns = self.shape[-2:]
     is_vector = b.dim() == self.dim() - 1
     right = b.unsqueeze(-1) if is_vector else b
@@ -390,4 +397,8 @@ _WITHOUT: dict[Any, str] = {
     _packed_gru_or_rnn: "GRU and RNN refuse packed sequences.",
 }
 
-KERNEL_PATCHES = kernel_patches({o: (kernel, _WITHOUT[kernel]) for o, kernel in KERNELS.items()})
+_INDIVISIBLE = (_geqrf, _histogram, _lstsq)  # torch does not expand these into other operators
+
+KERNEL_PATCHES = kernel_patches(
+    {o: (kernel, _WITHOUT[kernel], kernel not in _INDIVISIBLE) for o, kernel in KERNELS.items()}
+)

@@ -1,0 +1,100 @@
+"""Derivatives of operators whose kernels are replaced while a model is traced.
+
+The replacements give only shapes: ``capture/patches/kernel_sizes.py``. In a derivative they would
+leave zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import grad, jvp, vjp
+
+import onnx_aot
+from onnx_aot.capture.patches.kernel_sizes import KERNELS
+from onnx_aot.errors import CaptureError
+from onnx_aot.torch_compat import aten
+from tests.tolerances import assert_close
+
+GENERATOR = torch.Generator().manual_seed(0)
+X = torch.randn(3, 6, generator=GENERATOR)
+SEQUENCE = torch.randn(2, 4, 6, generator=GENERATOR)
+
+
+def recurrent(kind: type[nn.RNNBase], **options: Any) -> Callable[[Tensor], Tensor]:
+    torch.manual_seed(0)
+    layer = kind(6, 5, **options)
+
+    def compute(x: Tensor) -> Tensor:
+        result: Tensor = layer(x)[0]
+        return result
+
+    return compute
+
+
+def packed(kind: type[nn.RNNBase], **options: Any) -> Callable[[Tensor], Tensor]:
+    torch.manual_seed(0)
+    layer = kind(6, 5, batch_first=True, **options)
+
+    def compute(x: Tensor) -> Tensor:
+        lengths = torch.tensor([4, 2])
+        sequence = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        result: Tensor = nn.utils.rnn.pad_packed_sequence(layer(sequence)[0])[0]
+        return result
+
+    return compute
+
+
+# By operator of the table: functions that have a derivative by it, and their input.
+CASES: dict[Any, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    aten.cdist.default: (lambda x: torch.cdist(x, x[:2] + 1), X),
+    aten.combinations.default: (lambda x: torch.combinations(x[0]), X),
+    aten.cov.default: (torch.cov, X),
+    aten.fake_quantize_per_tensor_affine.default: (
+        lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -8, 7),
+        X,
+    ),
+    aten.gradient.scalarint: (lambda x: torch.gradient(x, dim=1)[0], X),
+    aten.kron.default: (lambda x: torch.kron(x, x[:1]), X),
+    aten.linalg_matrix_norm.default: (torch.linalg.matrix_norm, X),
+    aten.linalg_multi_dot.default: (lambda x: torch.linalg.multi_dot([x, x.T, x]), X),
+    aten.max_pool1d.default: (lambda x: F.max_pool1d(x, 2), X),
+    aten.take_along_dim.default: (lambda x: x.take_along_dim(x.argsort(1), 1).cumsum(1), X),
+    aten.lstm.input: (recurrent(nn.LSTM), SEQUENCE),
+    aten.gru.input: (recurrent(nn.GRU), SEQUENCE),
+    aten.rnn_tanh.input: (recurrent(nn.RNN), SEQUENCE),
+    aten.rnn_relu.input: (recurrent(nn.RNN, nonlinearity="relu"), SEQUENCE),
+    aten.lstm.data: (packed(nn.LSTM), SEQUENCE),
+}
+TRANSFORMS: dict[str, Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]] = {
+    "grad": lambda compute, x: grad(lambda y: compute(y).sin().sum())(x),
+    "vjp": lambda compute, x: vjp(lambda y: compute(y).sin(), x)[1](compute(x))[0],
+    "jvp": lambda compute, x: jvp(lambda y: compute(y).sin(), (x,), (x * 2,))[1],
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("operator", CASES, ids=str)
+def test_derivatives(operator: Any, transform: str) -> None:
+    compute, x = CASES[operator]
+    assert operator in KERNELS
+
+    def differentiate(x: Tensor) -> Tensor:
+        return TRANSFORMS[transform](compute, x)
+
+    program = onnx_aot.export(differentiate, (x,))
+    assert differentiate(x).abs().max() > 0
+    assert_close(program(x)[0], differentiate(x))
+
+
+def test_what_torch_does_not_expand_is_refused() -> None:
+    def solve(x: Tensor) -> Tensor:
+        return grad(lambda y: torch.linalg.lstsq(y, torch.ones(3, 1))[0].sum())(x)
+
+    with pytest.raises(CaptureError, match=r"derivative of torch\.linalg\.lstsq[\s\S]*lstsq\(y"):
+        onnx_aot.export(solve, (X[:, :3],))

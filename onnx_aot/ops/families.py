@@ -169,6 +169,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
     "nn.fused_attention": (
         "aten._native_multi_head_attention",
         "aten._scaled_dot_product_flash_attention_for_cpu",
+        "aten._scaled_dot_product_flash_attention_for_cpu_backward",
         "aten._transformer_encoder_layer_fwd",
     ),
     "nn.grid_sample": (
@@ -192,6 +193,17 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
         "aten.rnn_tanh.data",
         "onnx_aot.pack_padded_sequence.default",
         "onnx_aot.pad_packed_sequence.default",
+    ),
+    "nn.pooling_backward": (
+        "aten._adaptive_avg_pool2d_backward",
+        "aten._adaptive_avg_pool3d_backward",
+        "aten.adaptive_max_pool2d_backward",
+        "aten.adaptive_max_pool3d_backward",
+        "aten.avg_pool2d_backward",
+        "aten.avg_pool3d_backward",
+        "aten.replication_pad1d_backward",
+        "aten.replication_pad2d_backward",
+        "aten.replication_pad3d_backward",
     ),
     "nn.resize": (
         "aten._upsample_bicubic2d_aa",

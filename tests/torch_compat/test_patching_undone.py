@@ -55,7 +55,8 @@ class Model(torch.nn.Module):
         if self.kind == "fixed":
             return y.reshape(4, 2)
         if self.kind == "untranslated":
-            return torch.ops.aten._adaptive_avg_pool3d(x[None, None], (1, 1, 1))
+            one = x.new_ones(1)
+            return torch.ops.aten._pdist_backward(one, x[:2], 2.0, one)
         if self.kind == "writes":
             self.seen += 1
         if self.kind == "loop":

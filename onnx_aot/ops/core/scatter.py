@@ -233,6 +233,18 @@ def _scatter_by_mask(op: Builder, value: Value, mask: Value, source: Value) -> V
     return op.ScatterND(value, positions, op.Slice(op.Reshape(source, [-1]), [0], count, [0]))
 
 
+@register(aten.masked_scatter_backward.default)
+def aten_masked_scatter_backward(
+    op: Builder, grad_output: Value, mask: Value, sizes: Sequence[Size]
+) -> Value:
+    """The selected gradients, in order, then zeros for what was not read of the source."""
+    wide = op.Expand(mask, op.Shape(grad_output))
+    chosen = op.Compress(op.Reshape(grad_output, [-1]), op.Reshape(wide, [-1]), axis=0)
+    count = op.sizes([product(op, sizes)])
+    rest = op.Sub(count, op.Shape(chosen))
+    return op.Reshape(op.Pad(chosen, op.Concat(op.constant([0]), rest, axis=0)), op.sizes(sizes))
+
+
 # --- along one axis ------------------------------------------------------------------------------
 
 

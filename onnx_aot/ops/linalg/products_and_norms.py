@@ -309,6 +309,50 @@ def aten_cdist(
     return _reduce_norm(op, op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3])), p, [-1], False)
 
 
+@register(aten._cdist_backward.default)
+def aten__cdist_backward(
+    op: Builder, grad: Value, x1: Value, x2: Value, p: float, cdist: Value
+) -> Value:
+    """The gradient by the rows of the first input: ``sign(d) |d / cdist| ** (p - 1)`` per element.
+
+    Equal rows have none, nor have equal elements if p is less than 1. For p = inf, it is that of
+    the largest differences.
+    """
+    difference = op.Sub(op.Unsqueeze(x1, [-2]), op.Unsqueeze(x2, [-3]))
+    distance, weight = op.Unsqueeze(cdist, [-1]), op.Unsqueeze(grad, [-1])
+    if p == 0:
+        return op.reduce("ReduceSum", op.Mul(op.Mul(difference, weight), 0.0), [-2], False)
+    slope, size = op.Sign(difference), op.Abs(difference)
+    if math.isinf(p):
+        slope = op.Where(op.Equal(size, distance), slope, 0.0)
+    elif p != 1:
+        is_zero = op.Equal(distance if p > 1 else size, 0.0)
+        share = op.Div(size, op.Where(op.Equal(distance, 0.0), 1.0, distance))
+        share = share if p == 2 else op.Pow(op.Where(is_zero, 1.0, share), p - 1.0)
+        slope = op.Where(is_zero, 0.0, op.Mul(slope, share))
+    return op.reduce("ReduceSum", op.Mul(slope, weight), [-2], False)
+
+
+@register(aten._trilinear.default)
+def aten__trilinear(
+    op: Builder,
+    i1: Value,
+    i2: Value,
+    i3: Value,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Value:
+    """Products of three inputs, each with axes of size 1 inserted, summed over axes."""
+    wide = []
+    for value, axes in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        wide.append(op.Unsqueeze(value, list(axes)) if axes else value)
+    values = op.Mul(op.Mul(wide[0], wide[1]), wide[2])
+    return op.reduce("ReduceSum", values, list(sumdim), False) if sumdim else values
+
+
 @register(aten.pdist.default, aten._pdist_forward.default)
 def aten_pdist(op: Builder, self: Value, p: float = 2.0) -> Value:
     """Norms of the differences between each row and each later one."""

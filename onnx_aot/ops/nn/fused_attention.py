@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import onnx_ir as ir
 
-from onnx_aot.builder.builder import Builder
+from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.ops.core.indexing import range_of_length
 from onnx_aot.ops.core.movement import reshape, swap_axes
 from onnx_aot.ops.nn.attention import aten_scaled_dot_product_attention
@@ -41,20 +42,68 @@ def aten__scaled_dot_product_flash_attention_for_cpu(
     attended = aten_scaled_dot_product_attention(
         op, query, key, value, attn_mask, dropout_p, is_causal, scale
     )
+    scores = _score(op, query, key, is_causal, attn_mask, scale)[0]
+    return [attended, op.reduce("ReduceLogSumExp", scores, [-1], keepdims=False)]
+
+
+def _score(
+    op: Builder,
+    query: Value,
+    key: Value,
+    is_causal: bool,
+    mask: Value | None,
+    scale: float | None,
+) -> tuple[Value, Size | float]:
+    """Masked scores ``[..., queries, keys]`` in float32 at least, and the factor in them."""
     wide = DOUBLE if query.dtype == DOUBLE else FLOAT
-    width = op.size(query, -1)
-    root = op.Sqrt(op.cast(width, wide)) if isinstance(width, Value) else math.sqrt(width)
+    factor: Any = scale
+    if factor is None:
+        width = op.size(query, -1)
+        is_known = isinstance(width, int)
+        factor = 1 / math.sqrt(width) if is_known else op.Reciprocal(op.Sqrt(op.cast(width, wide)))
     products = op.MatMul(op.cast(query, wide), swap_axes(op, op.cast(key, wide), -2, -1))
-    scores = op.Div(products, root) if scale is None else op.Mul(products, scale)
+    scores = op.Mul(products, factor)
     if is_causal:
         row = op.Unsqueeze(range_of_length(op, 0, op.size(query, -2)), [1])
         later = op.Greater(range_of_length(op, 0, op.size(key, -2)), row)
         scores = op.Where(later, -math.inf, scores)
-    if attn_mask is not None and attn_mask.dtype == ir.DataType.BOOL:
-        scores = op.Where(attn_mask, scores, -math.inf)
-    elif attn_mask is not None:
-        scores = op.Add(scores, op.cast(attn_mask, wide))
-    return [attended, op.reduce("ReduceLogSumExp", scores, [-1], keepdims=False)]
+    if mask is not None and mask.dtype == ir.DataType.BOOL:
+        scores = op.Where(mask, scores, -math.inf)
+    elif mask is not None:
+        scores = op.Add(scores, op.cast(mask, wide))
+    return scores, factor
+
+
+@register(aten._scaled_dot_product_flash_attention_for_cpu_backward.default)
+def aten__scaled_dot_product_flash_attention_for_cpu_backward(
+    op: Builder,
+    grad_out: Value,
+    query: Value,
+    key: Value,
+    value: Value,
+    out: Value,
+    logsumexp: Value,
+    dropout_p: float,
+    is_causal: bool,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
+) -> list[Value]:
+    """Gradients of the queries, keys and values, by the weights of the attention.
+
+    The gradient of a softmax ``w`` is ``w (g - sum(w g))``, and the sum here is that of the output
+    times its gradient.
+    """
+    scores, factor = _score(op, query, key, is_causal, attn_mask, scale)
+    wide = scores.dtype
+    weights = op.Exp(op.Sub(scores, op.Unsqueeze(op.cast(logsumexp, wide), [-1])))
+    grad, output = op.cast(grad_out, wide), op.cast(out, wide)
+    by_value = op.MatMul(swap_axes(op, weights, -2, -1), grad)
+    by_weights = op.MatMul(grad, swap_axes(op, op.cast(value, wide), -2, -1))
+    mean = op.reduce("ReduceSum", op.Mul(grad, output), [-1], True)
+    by_scores = op.Mul(op.Mul(weights, op.Sub(by_weights, mean)), factor)
+    by_query = op.MatMul(by_scores, op.cast(key, wide))
+    by_key = op.MatMul(swap_axes(op, by_scores, -2, -1), op.cast(query, wide))
+    return [op.cast(grad, query.dtype) for grad in (by_query, by_key, by_value)]
 
 
 @register(aten._native_multi_head_attention.default)

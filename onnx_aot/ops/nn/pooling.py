@@ -24,7 +24,7 @@ from onnx_aot.ops.nn.conv_arguments import (
 from onnx_aot.ops.registry import FLOATING, LIMITS, REPORTED, register
 from onnx_aot.torch_compat import OpOverload, aten
 
-__all__: list[str] = []
+__all__ = ["window_weights"]
 
 Value = ir.Value
 Ints = Sequence[int]
@@ -290,6 +290,8 @@ LARGEST_WEIGHTS = 1 << 16
     aten.adaptive_avg_pool1d.default,
     aten.adaptive_avg_pool2d.default,
     aten.adaptive_avg_pool3d.default,
+    aten._adaptive_avg_pool2d.default,
+    aten._adaptive_avg_pool3d.default,
 )
 def aten_adaptive_avg_pool(op: Builder, self: Value, output_size: Sequence[Size]) -> Value:
     """Window i of n covers ``floor(i h / n)`` to ``ceil((i + 1) h / n)`` of h positions.
@@ -338,7 +340,7 @@ def _average_by_one_product(op: Builder, value: Value, wanted: Sequence[Size]) -
         return None
     weights = torch.ones(1, 1)
     for size, count in zip(sizes, wanted, strict=True):
-        along = op.literal(_window_weights(op, size, count, value.dtype))
+        along = op.literal(window_weights(op, size, count, value.dtype))
         assert along is not None
         weights = torch.kron(weights, along)
     channels = [op.size(value, 1)] if first == 2 else []
@@ -365,7 +367,7 @@ def _average_axis(op: Builder, value: Value, source: Value, axis: int, wanted: S
         return op.reduce("ReduceMean", value, [axis], True)
     last = op.rank(value) - 1
     if isinstance(size, int) or not isinstance(wanted, int) or not wanted:
-        return multiply_axis(op, value, axis, _window_weights(op, size, wanted, value.dtype))
+        return multiply_axis(op, value, axis, window_weights(op, size, wanted, value.dtype))
     weights = _dynamic_window_weights(op, size, wanted, last - axis, value.dtype)
     if axis == last:
         return op.MatMul(value, weights)
@@ -398,7 +400,7 @@ def _dynamic_window_weights(
     return op.Softmax(op.Where(inside, zero, nothing), axis=along)
 
 
-def _window_weights(op: Builder, size: Size, wanted: Size, dtype: ir.DataType | None) -> Value:
+def window_weights(op: Builder, size: Size, wanted: Size, dtype: ir.DataType | None) -> Value:
     """``[size, wanted]``: one over the window's size inside it, 0 outside."""
     inside = _mask_windows(op, size, wanted)
     literal = op.literal(inside)

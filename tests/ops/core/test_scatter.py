@@ -151,6 +151,14 @@ ELEMENTS = [
             ("rank0", (floats(), bools(), floats(1)), ()),
         )
     ),
+    *(
+        Row(aten.masked_scatter_backward.default, args, sizes=sizes, name=name)
+        for name, args, sizes in (
+            ("same", (floats(4, 3), bools(4, 3), [4, 3]), ()),
+            ("longer source", (floats("n", 3), bools("n", 3), [30, 3]), NONE_N),
+            ("mask of fewer axes", (floats("n", 3), bools(3), [30]), NONE_N),
+        )
+    ),
 ]
 
 BOUNDS = (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import pytest
 import torch
 
+import onnx_aot
 from onnx_aot.torch_compat import aten
-from tests.ops.rows import Row, bools, check, floats, given, ints, parametrize
+from tests.ops.rows import Row, bools, check, floats, given, ints, parametrize, positive
+from tests.tolerances import assert_close
 
 EMPTY = ({"n": 0},)
 INT32 = torch.int32
@@ -290,6 +294,20 @@ DISTANCES = [
     ),
     Row(aten._cdist_forward.default, (floats("n", 3), floats("m", 3), 2.0, None), sizes=EMPTY),
     *(
+        Row(
+            aten._cdist_backward.default,
+            (floats(*batch, "n", "m"), floats(*batch, "n", 3), floats(*batch, "m", 3), p, cdist),
+            name=f"{p} {batch}",
+        )
+        for p, batch, cdist in (
+            (2.0, (), positive("n", "m")),
+            (1.0, (2,), positive(2, "n", "m")),
+            (1.5, (), positive("n", "m")),
+            (3.0, (), positive("n", "m")),
+            (0.0, (), positive("n", "m")),
+        )
+    ),
+    *(
         Row(target, (rows, p), name=f"{p} {rows.sizes}")
         for target, p, rows in (
             (aten.pdist.default, 2.0, floats("m", 3)),
@@ -299,6 +317,17 @@ DISTANCES = [
             (aten.pdist.default, 3.0, floats(1, 3)),
             (aten.pdist.default, 2.0, floats(0, 3)),
             (aten._pdist_forward.default, 2.0, floats("m", 3, dtype=torch.float64)),
+        )
+    ),
+    *(
+        Row(
+            aten._trilinear.default,
+            (floats("n", 3), floats(4, 3, 2), floats("n", 2), *axes),
+            name=str(axes),
+        )
+        for axes in (
+            ([1, 3], [0], [1, 2], [2, 3]),
+            ([1, 3], [0], [1, 2], []),
         )
     ),
     *(
@@ -326,3 +355,15 @@ ROWS = [
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
+def test_gradients_of_distances(p: float) -> None:
+    """Equal rows and equal elements have none."""
+
+    def slope(x: torch.Tensor) -> torch.Tensor:
+        return torch.func.grad(lambda y: torch.cdist(y, x[:3], p=p).sin().sum())(x)
+
+    x = torch.tensor([[1.0, 2, 3], [1, 2, 3], [1, 0, 4], [0.5, 0, -3], [2, 2, 2]])
+    program = onnx_aot.export(slope, (x,))
+    assert_close(program(x)[0], slope(x))

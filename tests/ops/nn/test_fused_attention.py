@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Any
 
+import pytest
+import torch
+from torch import Tensor
+
+import onnx_aot
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, parametrize
+from tests.tolerances import assert_close
 
 QUERY = floats("n", 2, "m", 4)
 KEY = floats("n", 2, "k", 4)
@@ -23,6 +29,46 @@ FLASH = [
         ("mask", QUERY, KEY, {"attn_mask": floats("m", "k"), "scale": 0.3}),
     )
 ]
+
+
+class Attention(torch.nn.Module):
+    """Gradients of attention by queries, keys and values."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        def attend(*inputs: Tensor) -> Tensor:
+            attended = torch.nn.functional.scaled_dot_product_attention(*inputs, **self.options)
+            return attended.sin().sum()
+
+        return torch.func.grad(attend, (0, 1, 2))(q, k, v)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_causal": True},
+        {"scale": 0.3},
+        {"attn_mask": torch.tensor([[0.0, 1, 2, 3, -1]])},
+        {"attn_mask": torch.tensor([[True, False, True, True, False]])},
+    ],
+    ids=str,
+)
+def test_gradients(options: dict[str, Any]) -> None:
+    def draw(queries: int) -> tuple[Tensor, ...]:
+        return tuple(torch.randn(2, 3, n, 4) for n in (queries, 5, 5))
+
+    model = Attention(**options)
+    program = onnx_aot.export(model, draw(5), dynamic_shapes=({2: "n"}, None, None))
+    for queries in (5, 7):
+        given = draw(queries)
+        for found, wanted in zip(program(*given), model(*given), strict=True):
+            assert_close(found, wanted)
 
 
 def above_diagonal(*sizes: int | str) -> T:

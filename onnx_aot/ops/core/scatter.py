@@ -240,7 +240,7 @@ def aten_masked_scatter_backward(
     """The selected gradients, in order, then zeros for what was not read of the source."""
     wide = op.Expand(mask, op.Shape(grad_output))
     chosen = op.Compress(op.Reshape(grad_output, [-1]), op.Reshape(wide, [-1]), axis=0)
-    count = op.sizes([product(op, sizes)])
+    count = op.sizes([product(op, list(sizes))])
     rest = op.Sub(count, op.Shape(chosen))
     return op.Reshape(op.Pad(chosen, op.Concat(op.constant([0]), rest, axis=0)), op.sizes(sizes))
 

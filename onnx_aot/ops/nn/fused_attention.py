@@ -59,8 +59,10 @@ def _score(
     factor: Any = scale
     if factor is None:
         width = op.size(query, -1)
-        is_known = isinstance(width, int)
-        factor = 1 / math.sqrt(width) if is_known else op.Reciprocal(op.Sqrt(op.cast(width, wide)))
+        if isinstance(width, int):
+            factor = 1 / math.sqrt(width)
+        else:
+            factor = op.Reciprocal(op.Sqrt(op.cast(width, wide)))
     products = op.MatMul(op.cast(query, wide), swap_axes(op, op.cast(key, wide), -2, -1))
     scores = op.Mul(products, factor)
     if is_causal:

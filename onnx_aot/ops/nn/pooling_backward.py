@@ -110,7 +110,7 @@ def _register_adaptive_max_pool(spatial: int, target: OpOverload) -> None:
         """Adds each gradient to the element that was the largest of its window."""
         sizes, windows = op.all_sizes(self), op.all_sizes(grad_output)
         rest = sizes[:-spatial]
-        zeros = make_full(op, [*rest, product(op, sizes[-spatial:])], 0, grad_output.dtype)
+        zeros = make_full(op, [*rest, product(op, sizes[-spatial:])], 0, op.result_dtype)
         flat = [*rest, product(op, windows[-spatial:])]
         grads, places = (reshape(op, value, flat) for value in (grad_output, indices))
         return reshape(op, aten_scatter_add(op, zeros, len(rest), places, grads), sizes)

@@ -31,6 +31,21 @@ FLASH = [
 ]
 
 
+BACKWARD = [
+    Row(
+        aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+        (QUERY, QUERY, key, key, QUERY, floats("n", 2, "m"), 0.0, causal),
+        kwargs,
+        name=name,
+    )
+    for name, key, causal, kwargs in (
+        ("", KEY, False, {}),
+        ("causal", QUERY, True, {}),
+        ("mask", KEY, False, {"attn_mask": floats("m", "k"), "scale": 0.3}),
+    )
+]
+
+
 class Attention(torch.nn.Module):
     """Gradients of attention by queries, keys and values."""
 
@@ -122,6 +137,6 @@ LAYER = [
 ]
 
 
-@parametrize([*FLASH, *HEADS, *LAYER])
+@parametrize([*FLASH, *BACKWARD, *HEADS, *LAYER])
 def test_row(row: Row) -> None:
     check(row)

@@ -11,10 +11,13 @@ from torch.nn import functional
 
 import onnx_aot
 from onnx_aot.torch_compat import aten
-from tests.ops.rows import Row, check, floats, parametrize
+from tests.ops.rows import Row, check, floats, ints, parametrize
 from tests.tolerances import assert_close
 
 ROWS = [
+    # what gradients are recorded with
+    Row(aten._adaptive_avg_pool2d.default, (floats("n", 3, 5, "w"), [3, 2])),
+    Row(aten._adaptive_avg_pool3d.default, (floats("n", 3, 5, 7, 4), [3, 2, 1])),
     *(
         Row(aten.avg_pool2d_backward.default, args, name=name)
         for name, args in (
@@ -55,6 +58,14 @@ ROWS = [
     Row(
         aten._adaptive_avg_pool3d_backward.default,
         (floats(2, 3, 2, 3, 2), floats(2, 3, 4, 7, 5)),
+    ),
+    Row(
+        aten.adaptive_max_pool2d_backward.default,
+        (floats("n", 3, 3, 4), floats("n", 3, 5, 7), ints("n", 3, 3, 4, low=0, high=35)),
+    ),
+    Row(
+        aten.adaptive_max_pool3d_backward.default,
+        (floats(3, 2, 3, 2), floats(3, 4, 7, 5), ints(3, 2, 3, 2, low=0, high=140)),
     ),
     *(
         Row(target, (floats("n", 3, *wide), floats("n", 3, *narrow), padding))

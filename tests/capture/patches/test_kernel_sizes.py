@@ -1,7 +1,6 @@
-"""Derivatives of operators whose kernels are replaced while a model is traced.
+"""Derivatives of operators whose kernels give only shapes: ``capture/patches/kernel_sizes.py``.
 
-The replacements give only shapes: ``capture/patches/kernel_sizes.py``. In a derivative they would
-leave zeros.
+What the replaced kernels give hides from autograd what it depends on: gradients would be zeros.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ others fail. `python -m docs.generate` writes this page from `conformance/result
 
 PyTorch has a database of its operators and modules with the inputs that they are tested with
 (`op_db` and `module_db` of `torch.testing._internal`). For each operator variant, and each data
-type that it supports on the CPU, up to {samples} samples are chosen from the first sixty. Each
-sample is captured with `torch.export.export(strict=False)`, exported, checked by `onnx.checker`,
+type that it supports on the CPU, up to {samples} samples are chosen from the first
+sixty{fewer}. Each sample is captured with `torch.export.export(strict=False)`, exported, checked by `onnx.checker`,
 and run in ONNX Runtime {runtime}. The data types and shapes of all outputs must equal those of
 eager PyTorch, and the values must be within the tolerances of `onnx_aot/dtypes.py`. Samples that
 `torch.export` refuses are not counted. A variant is right if all of its samples are.
@@ -122,6 +122,7 @@ def make_conformance_page() -> str:
     packages = ours.get("packages", {})
     head = HEAD.format(
         samples=ours.get("samples"),
+        fewer=_describe_fewer(ours),
         runtime=packages.get("onnxruntime"),
         torch=packages.get("torch"),
     )
@@ -142,6 +143,16 @@ def make_conformance_page() -> str:
     parts += ["## Partial comparisons\n", _list_flags(ours["rows"])]
     parts += ["## Variants that torch.export does not capture\n", _not_captured(ours["rows"])]
     return "\n".join(parts)
+
+
+def _describe_fewer(results: dict[str, Any]) -> str:
+    """Names the groups of which a run with fewer samples is the last."""
+    most: dict[str, int] = {}
+    for row in results["rows"]:
+        name = f"{row['group']} {row['dtype']}"
+        most[name] = max(most.get(name, 0), sum(row["outcomes"].values()))
+    fewer = [f"{count} of {name}" for name, count in most.items() if count < results["samples"]]
+    return f" ({', '.join(fewer)})" if fewer else ""
 
 
 def _random_programs() -> str:

@@ -27,10 +27,11 @@ others fail. `python -m docs.generate` writes this page from `conformance/result
 PyTorch has a database of its operators and modules with the inputs that they are tested with
 (`op_db` and `module_db` of `torch.testing._internal`). For each operator variant, and each data
 type that it supports on the CPU, up to {samples} samples are chosen from the first
-sixty{fewer}. Each sample is captured with `torch.export.export(strict=False)`, exported, checked by `onnx.checker`,
-and run in ONNX Runtime {runtime}. The data types and shapes of all outputs must equal those of
-eager PyTorch, and the values must be within the tolerances of `onnx_aot/dtypes.py`. Samples that
-`torch.export` refuses are not counted. A variant is right if all of its samples are.
+sixty{fewer}.
+Each sample is captured with `torch.export.export(strict=False)`, exported, checked by
+`onnx.checker`, and run in ONNX Runtime {runtime}. The data types and shapes of all outputs must
+equal those of eager PyTorch, and the values must be within the tolerances of `onnx_aot/dtypes.py`.
+Samples that `torch.export` refuses are not counted. A variant is right if all of its samples are.
 
 In the dynamic rows all dimensions are `Dim.AUTO`. The model is then also run at other sizes, if the
 database has samples for which the captured program is valid. torch.onnx is

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import page as benchmarks_page
 from benchmarks.models.torchvision_cpu import load_torchvision
+from docs.clients_page import make_clients_page
 from docs.conformance_page import dtypes_of_operators, make_conformance_page, summary_table
 from docs.failures_page import make_failures_page
 from docs.field_page import make_field_page
@@ -122,6 +123,7 @@ PAGES: dict[str, Callable[[], str]] = {
     },
     "architecture.md": make_architecture_page,
     "benchmarks.md": benchmarks_page.make_page,
+    "clients.md": make_clients_page,
     "operators.md": make_operators_page,
     "conformance.md": make_conformance_page,
     "failures.md": make_failures_page,

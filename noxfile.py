@@ -207,7 +207,7 @@ def field(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def wheel(session: nox.Session) -> None:
-    """Build the wheel and the sdist into dist/, check them, and use the wheel where nothing else is.
+    """Build the wheel and the sdist into dist/, check them, and use the wheel away from here.
 
     ``-- 3.12 2.15.0`` installs it with another Python, which uv fetches, and another torch. Each
     pair gets an environment of 2 to 7 GB, which is deleted afterwards.

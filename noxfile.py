@@ -207,10 +207,10 @@ def field(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def wheel(session: nox.Session) -> None:
-    """Build the wheel and the sdist into dist/, check them, and use the wheel away from here.
+    """Build wheel and sdist into dist/, check them, and use the wheel in a new environment.
 
     ``-- 3.12 2.15.0`` installs it with another Python, which uv fetches, and another torch. Each
-    pair gets an environment of 2 to 7 GB, which is deleted afterwards.
+    pair gets an environment of 2 to 7 GB, which is deleted at the end.
     """
     python, torch = (*session.posargs, *("", REFERENCE)[len(session.posargs) :])
     builder = Path(".nox", "wheel-build")
@@ -234,34 +234,6 @@ def wheel(session: nox.Session) -> None:
 def _python_of(environment: Path) -> str:
     folder = "Scripts" if sys.platform == "win32" else "bin"
     return str((environment / folder / "python").absolute())
-
-
-@nox.session
-def clients(session: nox.Session) -> None:
-    """Run exported models in other programs, and apply other tools to them; writes docs/clients.md.
-
-    Each client gets an environment; all of them take 3 GB. Takes hours. Those of JavaScript need
-    node and npm, and are reported as missing without them. Arguments go to
-    ``python -m benchmarks.clients``: names of models, ``--column OpenVINO``, ``--missing``.
-    """
-    _install(session, "dev", "bench")
-    folder = Path("benchmarks", "clients", "requirements")
-    scripts = "Scripts" if sys.platform == "win32" else "bin"
-    for requirements in sorted(folder.glob("*.txt")):
-        environment = Path(".nox", f"client-{requirements.stem}")
-        session.run(sys.executable, "-m", "venv", str(environment), external=True)
-        install = ("-m", "pip", "install", "-q", "-r", str(requirements))
-        session.run(str(environment / scripts / "python"), *install, external=True)
-    packages = Path(".nox", "client-node")
-    packages.mkdir(exist_ok=True)
-    shutil.copy(folder / "package.json", packages)
-    if shutil.which("npm") is None:
-        session.log("left out: the clients of JavaScript need node and npm")
-    else:  # their install script would download CUDA's libraries
-        install = ("npm", "install", "--prefix", str(packages), "--ignore-scripts")
-        session.run(*install, external=True, success_codes=range(256))
-    session.run("python", "-m", "benchmarks.clients", *session.posargs)
-    session.run("python", "-m", "docs.generate")
 
 
 @nox.session

@@ -237,6 +237,34 @@ def _python_of(environment: Path) -> str:
 
 
 @nox.session
+def clients(session: nox.Session) -> None:
+    """Run exported models in other programs, and apply other tools to them; writes docs/clients.md.
+
+    Each client gets an environment; all of them take 3 GB. Takes hours. Those of JavaScript need
+    node and npm, and are reported as missing without them. Arguments go to
+    ``python -m benchmarks.clients``: names of models, ``--column OpenVINO``, ``--missing``.
+    """
+    _install(session, "dev", "bench")
+    folder = Path("benchmarks", "clients", "requirements")
+    scripts = "Scripts" if sys.platform == "win32" else "bin"
+    for requirements in sorted(folder.glob("*.txt")):
+        environment = Path(".nox", f"client-{requirements.stem}")
+        session.run(sys.executable, "-m", "venv", str(environment), external=True)
+        install = ("-m", "pip", "install", "-q", "-r", str(requirements))
+        session.run(str(environment / scripts / "python"), *install, external=True)
+    packages = Path(".nox", "client-node")
+    packages.mkdir(exist_ok=True)
+    shutil.copy(folder / "package.json", packages)
+    if shutil.which("npm") is None:
+        session.log("left out: the clients of JavaScript need node and npm")
+    else:  # their install script would download CUDA's libraries
+        install = ("npm", "install", "--prefix", str(packages), "--ignore-scripts")
+        session.run(*install, external=True, success_codes=range(256))
+    session.run("python", "-m", "benchmarks.clients", *session.posargs)
+    session.run("python", "-m", "docs.generate")
+
+
+@nox.session
 def sweep(session: nox.Session) -> None:
     """Test sweeps with a cluster of Ray on this machine, which the other tests leave out."""
     _install(session, "dev", "ray")

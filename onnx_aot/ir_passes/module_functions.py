@@ -18,6 +18,7 @@ from onnx_aot.ir_passes.function_bodies import (
     modules_written,
     with_inner,
 )
+from onnx_aot.graph.opset_range import FUNCTIONS_SINCE
 from onnx_aot.metadata.keys import APART, CLASS_HIERARCHY, FX_NODE, NAME_SCOPES
 from onnx_aot.metadata.module_calls import ModuleCall
 
@@ -80,6 +81,7 @@ def modules_as_functions(
     for function in functions.values():
         model.functions[function.identifier()] = function
         model.opset_imports[function.domain] = 1
+        model.ir_version = max(model.ir_version or 0, FUNCTIONS_SINCE)
     return left
 
 

@@ -12,7 +12,7 @@ from onnx_ir import tensor_adapters
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
 
 from onnx_aot import dtypes
-from onnx_aot.builder.onnx_schemas import onnx_operator, refuse_type
+from onnx_aot.graph.onnx_schemas import onnx_operator, refuse_type
 from onnx_aot.dimensions.symbols import Dimensions
 from onnx_aot.errors import ConversionError, InvalidOptionError, documentation
 from onnx_aot.graph.names import Names

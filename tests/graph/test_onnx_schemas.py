@@ -11,7 +11,7 @@ import torch
 
 import onnx_aot
 from onnx_aot.builder.builder import Builder
-from onnx_aot.builder.onnx_schemas import onnx_operator
+from onnx_aot.graph.onnx_schemas import onnx_operator
 from onnx_aot.errors import TranslationError
 
 Tensor = torch.Tensor

@@ -54,14 +54,12 @@ class Domains:
                 raise InvalidOptionError(
                     f"custom_opsets has version {given} of {domain!r}, and a translation emits "
                     f"version {version} of it. Pass the version that the translation is written "
-                    "for",
-                    code="OA013",
+                    "for"
                 )
             asked = self._asked.setdefault(domain, version)
             if asked != version:
                 raise TranslationError(
                     f"translations emit versions {asked} and {version} of the domain {domain!r}; a "
-                    "model imports one version of a domain",
-                    code="OA013",
+                    "model imports one version of a domain"
                 )
         self._imports[domain] = self.version_of(domain)

@@ -48,8 +48,7 @@ def trace_model(model: torch.nn.Module, inputs: Inputs) -> tuple[ScriptedModel, 
     if any(not isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(bound.arguments)):
         raise CaptureError(
             "torch.jit.trace takes tensors, and containers of them; an input is something else. "
-            "Bind it with functools.partial and export the function",
-            code="OA003",
+            "Bind it with functools.partial and export the function"
         )
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")

@@ -126,8 +126,7 @@ def verify_program(
     if not program.has_values:
         raise InvalidOptionError(
             "the program was exported without the values of its weights; call "
-            "apply_weights(state_dict or path) before verify",
-            code="OA502",
+            "apply_weights(state_dict or path) before verify"
         )
     given = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     named = dict(kwargs or {})
@@ -153,8 +152,7 @@ def _check_runtime(program: Any, runtime: str) -> None:
         raise InvalidOptionError(
             f"ONNX's reference implementation does not have {', '.join(sorted(foreign))}; it has "
             'only the operators of the standard. Verify with runtime="onnxruntime", or export '
-            "without contrib_ops",
-            code="OA604",
+            "without contrib_ops"
         )
 
 
@@ -166,9 +164,7 @@ def _in_order(
     try:
         bound = inspect.signature(forward).bind(*args, **kwargs)
     except TypeError as error:
-        raise InvalidOptionError(
-            f"the inputs do not fit {forward!r}: {error}", code="OA003"
-        ) from None
+        raise InvalidOptionError(f"the inputs do not fit {forward!r}: {error}") from None
     return bound.args, bound.kwargs
 
 

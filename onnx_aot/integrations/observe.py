@@ -102,8 +102,7 @@ class Observed:
         if not self._kinds:
             raise InvalidOptionError(
                 "no call of the model was observed; call the model, or the code that calls it, "
-                "inside the `with onnx_aot.observe(model) as observed:` block",
-                code="OA704",
+                "inside the `with onnx_aot.observe(model) as observed:` block"
             )
         return self.kinds[0]
 
@@ -136,9 +135,7 @@ def observe(model: torch.nn.Module) -> Iterator[Observed]:
         InvalidOptionError: ``model`` is not a module, or an argument is of an unsupported class.
     """
     if not isinstance(model, torch.nn.Module):
-        raise InvalidOptionError(
-            f"observe takes an nn.Module, not {type(model).__name__}", code="OA704"
-        )
+        raise InvalidOptionError(f"observe takes an nn.Module, not {type(model).__name__}")
     observed = Observed()
     signature = inspect.signature(model.forward)
 
@@ -163,8 +160,7 @@ def _by_parameter(
             values.update(value)
         elif kind is inspect.Parameter.VAR_POSITIONAL:
             raise InvalidOptionError(
-                f"forward{signature} takes *{name}; observe needs parameters with names",
-                code="OA704",
+                f"forward{signature} takes *{name}; observe needs parameters with names"
             )
         elif value is not None:
             values[name] = value

@@ -64,16 +64,9 @@ def new_record(
 
 @dataclasses.dataclass(frozen=True)
 class Note:
-    """A sentence for the user: a line of the report and, unless ``quiet``, a warning.
-
-    Attributes:
-        text: The sentence.
-        code: Code of the page that explains it.
-        quiet: Whether it is in the report only.
-    """
+    """A sentence for the user: a line of the report and, unless ``quiet``, a warning."""
 
     text: str
-    code: str
     quiet: bool = False
 
 
@@ -82,11 +75,11 @@ def publish(record: ExportRecord, notes: Iterable[Note]) -> None:
     for note in notes:
         if note.text in record.notes:
             continue
-        record.notes[note.text] = note.code
+        record.notes.append(note.text)
         if note.quiet:
             logger.info(note.text)
         else:
-            warn(note.text, note.code)
+            warn(note.text)
 
 
 @contextlib.contextmanager
@@ -170,7 +163,7 @@ def dump_program(
             torch.export.save(program.exported_program, file)
     except Exception as error:  # the model itself is not affected
         reason = f"{type(error).__name__}: {error}"
-        return [Note(f"the captured program could not be saved: {reason}", "OA501")]
+        return [Note(f"the captured program could not be saved: {reason}")]
     logger.info("the captured program is in %s", path)
     return []
 
@@ -187,7 +180,7 @@ def write_report(
     try:
         path = build_report(record, program).save(folder)
     except Exception as error:  # the program, or the error that is being reported, matters more
-        warn(f"could not write the report: {type(error).__name__}: {error}", "OA501")
+        warn(f"could not write the report: {type(error).__name__}: {error}")
         return
     logger.info("the report is in %s", path)
     if record.error is not None:

@@ -31,8 +31,7 @@ def write_adapter(
     if not tensors:
         raise InvalidOptionError(
             "the model has no weights as inputs, which an adapter replaces. Export it with "
-            "weights_as_inputs=[...], with patterns of their names such as '*.lora_*'",
-            code="OA011",
+            "weights_as_inputs=[...], with patterns of their names such as '*.lora_*'"
         )
     check_destination(path)
     adapter = onnxruntime.AdapterFormat()

@@ -88,8 +88,7 @@ def example_arguments(program: torch.export.ExportedProgram) -> tuple[Any, Any]:
     leaves = pytree.tree_leaves((args, kwargs))
     if args is None or any(isinstance(x, FakeTensor) or getattr(x, "is_meta", 0) for x in leaves):
         raise InvalidOptionError(
-            "the exported program has no example inputs with values; give inputs: args, kwargs",
-            code="OA607",
+            "the exported program has no example inputs with values; give inputs: args, kwargs"
         )
     return unwrap_constants((args, kwargs or {}))  # type: ignore[no-any-return]
 
@@ -113,8 +112,7 @@ def _bind_arguments(
         taken = [*names, *(f"{name}=..." for name in keywords)]
         raise InferenceError(
             f"the model was captured with ({', '.join(taken)}); it was called with "
-            f"({', '.join(given)})",
-            code="OA602",
+            f"({', '.join(given)})"
         )
     args_spec, kwargs_spec = input_structure(program).children()
     specs = [*args_spec.children(), *kwargs_spec.children()]
@@ -155,8 +153,7 @@ def _values_by_signature(
             raise InferenceError(
                 f"{name} was left at its default {default!r} when the model was captured, which "
                 f"is now part of it; {_describe_given(values[name])} was given. "
-                f"Export the model anew with {name} among the example inputs",
-                code="OA602",
+                f"Export the model anew with {name} among the example inputs"
             )
     return [values[label] for label in labels]
 
@@ -205,9 +202,7 @@ def _check_constant(path: str, leaf: Any, captured: Any) -> None:
     if not same_constant(leaf, captured):
         raise InferenceError(
             f"{path} was {captured!r} when the model was captured, which is now part of it; "
-            f"{_describe_given(leaf)} was given. Export the model anew with "
-            f"{_describe_given(leaf)}",
-            code="OA602",
+            f"{_describe_given(leaf)} was given. Export the model anew with {_describe_given(leaf)}"
         )
 
 
@@ -216,13 +211,10 @@ def _check_variable(path: str, leaf: Any, captured: Any) -> None:
         integral = isinstance(leaf, (int, torch.SymInt)) and not isinstance(leaf, bool)
         scalar = isinstance(leaf, torch.Tensor) and leaf.dim() == 0
         if not integral and not (scalar and not leaf.is_floating_point()):
-            raise InferenceError(
-                f"{path} is a whole number; {_describe_given(leaf)} was given", code="OA602"
-            )
+            raise InferenceError(f"{path} is a whole number; {_describe_given(leaf)} was given")
     elif not isinstance(leaf, (torch.Tensor, *NUMBERS)):
         raise InferenceError(
-            f"{path} was a tensor when the model was captured; {_describe_given(leaf)} was given",
-            code="OA602",
+            f"{path} was a tensor when the model was captured; {_describe_given(leaf)} was given"
         )
 
 
@@ -251,8 +243,7 @@ def _walk_leaves(value: Any, spec: Any, path: str) -> Iterator[tuple[str, Any]]:
         raise InferenceError(
             f"{path} is structured differently from when the model was captured: "
             f"{_describe_structure(value)} was given, it was {_name_of_type(spec)} of "
-            f"{keys or spec.num_children}",
-            code="OA602",
+            f"{keys or spec.num_children}"
         )
     if isinstance(spec.context, Rest) and keys is None:
         accessors = [f".{n}" if isinstance(n, str) else f"[{n}]" for n in spec.context.names]
@@ -287,8 +278,7 @@ def _check_rest(path: str, value: Any, given: Rest, captured: Rest) -> None:
         raise InferenceError(
             f"{path} is structured differently from when the model was captured: a "
             f"{type(value).__name__} with {', '.join(map(str, given.names)) or 'nothing'} was "
-            f"given, it had {', '.join(map(str, captured.names)) or 'nothing'}",
-            code="OA602",
+            f"given, it had {', '.join(map(str, captured.names)) or 'nothing'}"
         )
     for name in {**captured.constants, **given.constants}:
         _check_constant(f"{path}.{name}", given.constants.get(name), captured.constants.get(name))

@@ -189,8 +189,7 @@ def _check_input(declared: ir.Value, tensor: torch.Tensor) -> None:
     )
     if not fits:
         raise InferenceError(
-            f"input {name} has shape {shape} in the model; {list(tensor.shape)} was given",
-            code="OA603",
+            f"input {name} has shape {shape} in the model; {list(tensor.shape)} was given"
         )
 
 
@@ -221,8 +220,7 @@ def _check_named_sizes(
         if other != size:
             raise InferenceError(
                 f"dimension {name} is {other} in {where}, and {size} in input {declared.name}, "
-                f"axis {axis}",
-                code="OA603",
+                f"axis {axis}"
             )
 
 

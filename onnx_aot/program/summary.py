@@ -61,9 +61,7 @@ class NameTable:
         """
         found = self.parameters.get(name) or self.values.get(name)
         if found is None:
-            raise InvalidOptionError(
-                f"the model has no value for {name!r} of the PyTorch module", code="OA014"
-            )
+            raise InvalidOptionError(f"the model has no value for {name!r} of the PyTorch module")
         return found
 
     def to_torch(self, name: str) -> list[str]:
@@ -75,9 +73,7 @@ class NameTable:
         found = [n for n, onnx_name in self.parameters.items() if onnx_name == name]
         found = found or [n for n, onnx_name in self.values.items() if onnx_name == name]
         if not found:
-            raise InvalidOptionError(
-                f"nothing in the PyTorch module corresponds to {name!r}", code="OA014"
-            )
+            raise InvalidOptionError(f"nothing in the PyTorch module corresponds to {name!r}")
         return found
 
 
@@ -143,13 +139,10 @@ def rename_axes(model: ir.Model, names: Mapping[str, str]) -> None:
     for old, new in names.items():
         if old not in used:
             raise InvalidOptionError(
-                f"there is no dimension {old!r}; there are {', '.join(sorted(used)) or 'none'}",
-                code="OA014",
+                f"there is no dimension {old!r}; there are {', '.join(sorted(used)) or 'none'}"
             )
         if not str(new).isidentifier() or (new in used and new not in names):
-            raise InvalidOptionError(
-                f"a dimension cannot be called {new!r}; take another name", code="OA014"
-            )
+            raise InvalidOptionError(f"a dimension cannot be called {new!r}; take another name")
 
     def rename_terms(text: str) -> str:
         return word.sub(lambda found: names.get(found[0], found[0]), text)

@@ -53,6 +53,5 @@ def interpreter_for(plan: Plan, release: str) -> str:
     raise InvalidOptionError(
         f"rows of the plan want torch {release}, and {installed} is installed. Name "
         f'the python of an environment that has it: [environments] "{release}" = '
-        '"path/to/bin/python"; or use --ray, which installs requirements',
-        code="OA802",
+        '"path/to/bin/python"; or use --ray, which installs requirements'
     )

@@ -120,13 +120,10 @@ def load_plan(plan: Plan | Mapping[str, Any] | str | os.PathLike[str]) -> Plan:
     if twice:
         raise InvalidOptionError(
             f"the plan has {len(twice)} names twice, such as {twice[0]!r}. Give one of the models "
-            'a name = "..."',
-            code="OA801",
+            'a name = "..."'
         )
     if not names:
-        raise InvalidOptionError(
-            "the plan has no rows. Add an entry [[models]] to it", code="OA801"
-        )
+        raise InvalidOptionError("the plan has no rows. Add an entry [[models]] to it")
     return found
 
 
@@ -141,8 +138,7 @@ def _load_named(path: str) -> Plan:
             return _from_python(path)
         raise InvalidOptionError(
             f"there is no plan {path}. Give a file .toml, .yaml, .json or .py, or "
-            "package.module:name",
-            code="OA801",
+            "package.module:name"
         )
     suffix = Path(path).suffix
     name = Path(path).stem
@@ -151,11 +147,9 @@ def _load_named(path: str) -> Plan:
     try:
         content = _parse(Path(path).read_text(encoding="utf-8"), suffix)
     except ValueError as error:  # also of TOML and JSON
-        raise InvalidOptionError(f"the plan {path} cannot be read: {error}", code="OA801") from None
+        raise InvalidOptionError(f"the plan {path} cannot be read: {error}") from None
     if not isinstance(content, Mapping):
-        raise InvalidOptionError(
-            f"the plan {path} is not a mapping with an entry models", code="OA801"
-        )
+        raise InvalidOptionError(f"the plan {path} is not a mapping with an entry models")
     return _read(content, folder, name)
 
 
@@ -190,8 +184,7 @@ def _from_file(path: str, folder: str) -> Plan:
         if hasattr(module, name):
             return _from_value(getattr(module, name), folder, Path(path).stem)
     raise InvalidOptionError(
-        f"{path} has no plan. Assign one to PLAN, or write a function plan() that returns one",
-        code="OA801",
+        f"{path} has no plan. Assign one to PLAN, or write a function plan() that returns one"
     )
 
 
@@ -211,8 +204,7 @@ def _from_value(value: Any, folder: str, name: str) -> Plan:
     if not rows or not all(isinstance(row, Row) for row in rows):
         raise InvalidOptionError(
             f"{name} is a {type(made).__name__}; expected a Plan, a mapping with an entry models, "
-            "or a list of Row",
-            code="OA801",
+            "or a list of Row"
         )
     return Plan(rows, folder=folder, name=name)
 
@@ -227,14 +219,10 @@ def _read(content: Mapping[str, Any], folder: str, name: str) -> Plan:
     rows: list[Row] = []
     models = content.get("models", [])
     if not isinstance(models, Sequence) or isinstance(models, str):
-        raise InvalidOptionError(
-            "models in the plan is not a list. Write [[models]] in TOML", code="OA801"
-        )
+        raise InvalidOptionError("models in the plan is not a list. Write [[models]] in TOML")
     for number, model in enumerate(models, 1):
         if not isinstance(model, Mapping):
-            raise InvalidOptionError(
-                f"entry {number} of models in the plan is not a mapping", code="OA801"
-            )
+            raise InvalidOptionError(f"entry {number} of models in the plan is not a mapping")
         rows += _rows_of(model, content, folder, f"entry {number} of models in the plan")
     rows += [_task_row(row, content) for row in content.get("rows", [])]
     return Plan(
@@ -267,13 +255,10 @@ def _rows_of(
     if not kind or set(kinds) - {kind, "factory"} or (len(kinds) > 1 and kind != "checkpoint"):
         raise InvalidOptionError(
             f"{where} names {' and '.join(kinds) or 'no model'}. Give one of "
-            f"{', '.join(sources.KINDS)}; a checkpoint also has the factory of its model",
-            code="OA801",
+            f"{', '.join(sources.KINDS)}; a checkpoint also has the factory of its model"
         )
     if kind == "checkpoint" and "factory" not in model:
-        raise InvalidOptionError(
-            f"{where} has a checkpoint, but no factory that makes its model", code="OA801"
-        )
+        raise InvalidOptionError(f"{where} has a checkpoint, but no factory that makes its model")
     shared = {name: {**plan.get(name, {}), **model.get(name, {})} for name in SHARED}
     _check_names(shared["checks"], CHECKS, f"checks of {where}")
     patterns = model[kind] if isinstance(model[kind], (list, tuple)) else [model[kind]]
@@ -282,9 +267,7 @@ def _rows_of(
         for out in sources.expand(kind, excluded, folder):
             names.pop(out, None)
     if model.get("name") and len(names) > 1:
-        raise InvalidOptionError(
-            f"{where} has one name for {len(names)} models. Leave it out", code="OA801"
-        )
+        raise InvalidOptionError(f"{where} has one name for {len(names)} models. Leave it out")
     rows = []
     for name in names:
         described = {"kind": kind, "name": name}
@@ -356,9 +339,7 @@ def _with_resources(row: Row, shared: Mapping[str, Any], keep: str) -> Row:
     _check_names(limits, LIMITS, "limits")
     _check_names(resources, RESOURCES, "resources")
     if keep not in KEEP:
-        raise InvalidOptionError(
-            f"keep = {keep!r} in the plan is not one of {', '.join(KEEP)}", code="OA801"
-        )
+        raise InvalidOptionError(f"keep = {keep!r} in the plan is not one of {', '.join(KEEP)}")
     memory = limits.get("memory")
     return dataclasses.replace(
         row,
@@ -379,9 +360,7 @@ def _task_row(given: Mapping[str, Any] | Row, plan: Mapping[str, Any]) -> Row:
     known = ("name", "task", "settings", "options", "model", "limits", "resources", "code", "files")
     _check_names(given, known, "an entry of rows in the plan")
     if "name" not in given or "task" not in given:
-        raise InvalidOptionError(
-            "an entry of rows in the plan needs a name and a task", code="OA801"
-        )
+        raise InvalidOptionError("an entry of rows in the plan needs a name and a task")
     shared = {n: {**plan.get(n, {}), **given.get(n, {})} for n in ("limits", "resources")}
     row = Row(
         name=given["name"],
@@ -400,16 +379,13 @@ def _check_names(given: Mapping[str, Any], known: Sequence[str], where: str) -> 
     if unknown:
         raise InvalidOptionError(
             f"{where} has {', '.join(map(repr, unknown))}, which is not understood; known are "
-            f"{', '.join(known)}",
-            code="OA801",
+            f"{', '.join(known)}"
         )
 
 
 def _positive(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        raise InvalidOptionError(
-            f"{name} = {value!r} in the plan is not a positive number", code="OA801"
-        )
+        raise InvalidOptionError(f"{name} = {value!r} in the plan is not a positive number")
     return value
 
 
@@ -431,7 +407,6 @@ def parse_memory(value: int | str) -> int:
     if found <= 0:
         raise InvalidOptionError(
             f'memory = {value!r} in the plan is not understood; write it as "4 GB", "512 MiB" '
-            "or a number of bytes",
-            code="OA801",
+            "or a number of bytes"
         )
     return found

@@ -135,8 +135,7 @@ class Results:
         if not create and not path.is_file():
             raise InvalidOptionError(
                 f"there is no sweep in {folder}: {path.name} is missing. Run onnx-aot sweep PLAN "
-                f"-o {folder} first",
-                code="OA803",
+                f"-o {folder} first"
             )
         self._path = path
         self._committed = time.monotonic()
@@ -149,14 +148,12 @@ class Results:
                 self._db.execute(f"PRAGMA user_version = {SCHEMA}")
         except sqlite3.DatabaseError as error:
             raise SweepError(
-                f"the results in {path} cannot be read: {error}. Move the file away to start anew",
-                code="OA803",
+                f"the results in {path} cannot be read: {error}. Move the file away to start anew"
             ) from None
         if version not in (0, SCHEMA):
             raise SweepError(
                 f"{path} has tables of version {version}; this release reads version {SCHEMA}. Use "
-                "the release of onnx_aot that wrote it, or another folder",
-                code="OA803",
+                "the release of onnx_aot that wrote it, or another folder"
             )
 
     def __enter__(self) -> Results:
@@ -304,7 +301,7 @@ class Results:
             import pyarrow.parquet as pq
         except ImportError:
             raise InvalidOptionError(
-                "Parquet needs pyarrow: python -m pip install 'onnx-aot[parquet]'", code="OA803"
+                "Parquet needs pyarrow: python -m pip install 'onnx-aot[parquet]'"
             ) from None
         columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         for result in self.current():

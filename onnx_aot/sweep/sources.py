@@ -45,8 +45,7 @@ def expand(kind: str, pattern: str, folder: str) -> list[str]:
     if not found:
         raise InvalidOptionError(
             f"{kind} = {pattern!r} in the plan matches nothing. Correct the pattern; * stands for "
-            "any text, and folders are relative to that of the plan",
-            code="OA801",
+            "any text, and folders are relative to that of the plan"
         )
     return found
 
@@ -57,8 +56,7 @@ def _expand_factory(pattern: str, folder: str) -> list[str]:
     if PATTERN & set(module) or not names:
         raise InvalidOptionError(
             f"factory = {pattern!r} is not of the form package.module:pattern; only the name after "
-            "the colon may have wildcards",
-            code="OA801",
+            "the colon may have wildcards"
         )
     try:
         spec = importlib.util.find_spec(module)
@@ -67,8 +65,7 @@ def _expand_factory(pattern: str, folder: str) -> list[str]:
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         raise InvalidOptionError(
             f"factory = {pattern!r}: there is no source of a module {module!r}. Run the sweep in "
-            "the folder that has it, or write the names out",
-            code="OA801",
+            "the folder that has it, or write the names out"
         )
     tree = ast.parse(Path(spec.origin).read_bytes())
     return [
@@ -101,8 +98,7 @@ def _library(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise InvalidOptionError(
-            f"the plan names models of {name}, which cannot be imported: {error}. Install it",
-            code="OA801",
+            f"the plan names models of {name}, which cannot be imported: {error}. Install it"
         ) from error
 
 
@@ -177,15 +173,13 @@ def build(settings: Mapping[str, Any]) -> Subject:
     if not args and not kwargs:
         raise InvalidOptionError(
             f"the plan has no inputs for {described['name']}. Return (module, args) from the "
-            'factory, or write inputs = ["NAME:DTYPE[SIZES]"] into the plan',
-            code="OA801",
+            'factory, or write inputs = ["NAME:DTYPE[SIZES]"] into the plan'
         )
     dynamic = settings.get("dynamic")
     if dynamic and not shapes:
         raise InvalidOptionError(
             f"dynamic is true for {described['name']}, but no dimension has a name. Write names "
-            'for sizes, as inputs = ["x:float32[batch,3]"], or give dynamic_shapes',
-            code="OA801",
+            'for sizes, as inputs = ["x:float32[batch,3]"], or give dynamic_shapes'
         )
     if settings.get("dtype"):
         model, args, kwargs = _convert(settings["dtype"], model, args, kwargs)
@@ -201,9 +195,7 @@ def _convert(name: str, model: Any, args: Any, kwargs: Any) -> tuple[Any, Any, A
 
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise InvalidOptionError(
-            f"dtype = {name!r} is not a floating-point type of torch", code="OA801"
-        )
+        raise InvalidOptionError(f"dtype = {name!r} is not a floating-point type of torch")
 
     def convert(value: Any) -> Any:
         floats = isinstance(value, torch.Tensor) and value.is_floating_point()

@@ -63,8 +63,7 @@ def symbolic_expression(value: Any) -> Any:
     raise CaptureError(
         f"torch {torch.__version__} does not tell the expression of a symbolic size "
         "(SymNode.expr), so models with dynamic dimensions cannot be exported with it. Install a "
-        "release that the README lists as tested, or leave dynamic_shapes out",
-        code="OA016",
+        "release that the README lists as tested, or leave dynamic_shapes out"
     )
 
 

@@ -96,8 +96,7 @@ def _infer_scale(feature: Tensor, original_size: Sequence[int]) -> float:
         raise CaptureError(
             "torchvision's MultiScaleRoIAlign works the scale of a feature map out from its size, "
             "which depends on data here. Call the model once with real images before the export: "
-            "it keeps the scales that it finds",
-            code="OA107",
+            "it keeps the scales that it finds"
         )
     return float(2 ** round(math.log2(size / original)))
 

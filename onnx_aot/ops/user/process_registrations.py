@@ -53,8 +53,7 @@ def register(target: Any, function: Any = None, *, opset: int = MIN_OPSET) -> An
 
     if not isinstance(opset, int) or not MIN_OPSET <= opset <= MAX_OPSET:
         raise InvalidOptionError(
-            f"register: opset is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported",
-            code="OA008",
+            f"register: opset is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported"
         )
     made = translations_of(target, function, "register", opset)
     for translation in made:
@@ -62,8 +61,7 @@ def register(target: Any, function: Any = None, *, opset: int = MIN_OPSET) -> An
             if entry.since == opset and _name(other) != _name(function):
                 raise InvalidOptionError(
                     f"register: {_name(other)} is already registered for {translation.target} "
-                    f"from opset {opset} on; call onnx_aot.unregister({translation.target}) first",
-                    code="OA010",
+                    f"from opset {opset} on; call onnx_aot.unregister({translation.target}) first"
                 )
     for translation in made:
         entries = _REGISTERED.setdefault(translation.target, [])
@@ -86,7 +84,7 @@ def unregister(target: Any) -> None:
     targets = overloads(target) if isinstance(target, OpOverloadPacket) else [target]
     found = [each for each in targets if each in _REGISTERED]
     if not found:
-        raise InvalidOptionError(f"unregister: nothing is registered for {target}", code="OA010")
+        raise InvalidOptionError(f"unregister: nothing is registered for {target}")
     for each in found:
         del _REGISTERED[each]
 

@@ -396,7 +396,10 @@ def _check_arguments(
     check_options(options)
     check_choice("external_data", external_data, ("auto", True, False, "safetensors", None))
     if not dynamo:
-        warn("dynamo=False has no effect: there is one exporter, which captures with torch.export")
+        warn(
+            "dynamo=False has no effect: there is one exporter, which captures with torch.export",
+            "OA002",
+        )
     if f is not None:
         from onnx_aot.serialization.atomic import check_destination
 

@@ -157,7 +157,7 @@ def capture_model(
         notes = describe.describe_capture(captured, options)
         notes += describe.describe_dimensions(program, requested, options, captured)
     if not torch_compat.is_tested():
-        notes.append(Note(torch_compat.describe_untested(), quiet=True))
+        notes.append(Note(torch_compat.describe_untested(), "OA016", quiet=True))
     notes += describe.describe_training(training_operators(program.graph_module))
     given_args, given_kwargs = unwrap_constants((inputs.args, inputs.kwargs))
     reference = Reference(model, given_args, given_kwargs, inputs.separated)
@@ -220,21 +220,23 @@ def _run_fx_passes(
             program = torch_compat.functionalized_by_torch(original)
     except Exception as error:
         raise FunctionalizationError(
-            f"{refused}, and torch's run_decompositions failed too: "
-            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            f"{refused.message}, and torch's run_decompositions failed too: "
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
+            code=refused.code,
         ) from error
     if not keeps_dimensions(original, program):
         raise FunctionalizationError(
-            f"{refused}, and torch's run_decompositions makes dynamic dimensions static. Write it "
-            "without the in-place operator, or make its dimensions static"
+            f"{refused.message}, and torch's run_decompositions makes dynamic dimensions static. "
+            "Write it without the in-place operator, or make its dimensions static",
+            code=refused.code,
         )
     for fx_pass in fx_passes:
         program = fx_pass(program)
     note = (
-        f"{refused}. The whole program was functionalized by torch's run_decompositions instead, "
-        "which takes longer and breaks composite operators apart"
+        f"{refused.message}. The whole program was functionalized by torch's run_decompositions "
+        "instead, which takes longer and breaks composite operators apart"
     )
-    return program, [Note(note, quiet=True)]
+    return program, [Note(note, refused.code, quiet=True)]
 
 
 def translate_graph(
@@ -352,7 +354,7 @@ def verify_program(program: ONNXProgram, reference: Reference) -> tuple[list[Siz
             f"ONNX Runtime refuses empty inputs that PyTorch takes: {'; '.join(refused)}. The "
             "report says why"
         )
-        notes.append(Note(note))
+        notes.append(Note(note, "OA206"))
     return results, notes
 
 

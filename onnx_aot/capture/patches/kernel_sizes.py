@@ -45,7 +45,7 @@ def _refuse_autocast(input: Tensor) -> None:
             "autocast computes parts of a recurrent layer in another type, which is not recorded",
             "switch it off around the layer, with torch.autocast(device, enabled=False), and "
             "convert its input to the type that it has to compute in",
-            "autocast",
+            "OA121",
         )
 
 

@@ -31,7 +31,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # above its own, and nothing from its own line.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("dtypes", "errors", "torch_ops", "version"),
-    ("graph", "torch_compat"),
+    ("explanations", "graph", "torch_compat"),
     ("dimensions", "metadata", "pytrees"),
     ("builder", "capture", "fx_passes", "inspection", "ir_passes", "targets"),
     ("options", "ops", "reporting", "serialization"),

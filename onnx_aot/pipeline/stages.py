@@ -18,6 +18,7 @@ from onnx_aot import torch_compat
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.options import Options
 from onnx_aot.pipeline import notes as describe
+from onnx_aot.pipeline import operator_notes
 from onnx_aot.pipeline.recording import Note
 
 if TYPE_CHECKING:
@@ -267,11 +268,11 @@ def translate_graph(
             weights_as_inputs=options.weights_as_inputs,
         ),
     )
-    notes = describe.describe_unsupported(
+    notes = operator_notes.describe_unsupported(
         translated.statistics.unsupported, translated.model, options
     )
-    notes += describe.describe_wide_integers(program, options)
-    return translated, notes + describe.describe_limits(program)
+    notes += operator_notes.describe_wide_integers(program, options)
+    return translated, notes + operator_notes.describe_limits(program)
 
 
 def _collect_translations(
@@ -324,8 +325,10 @@ def fit_to_target(
 
     check_ir_version(model, target)
     fit = legalize(model, target)
-    notes = describe.describe_less_precise_types(fit.adaptations, target)
-    return fit.adaptations, notes + describe.describe_missing_kernels(fit.left, target, captured)
+    notes = operator_notes.describe_less_precise_types(fit.adaptations, target)
+    return fit.adaptations, notes + operator_notes.describe_missing_kernels(
+        fit.left, target, captured
+    )
 
 
 def verify_program(program: ONNXProgram, reference: Reference) -> tuple[list[SizeResult], Notes]:

@@ -128,7 +128,7 @@ def export(
         report: True writes a Markdown report to ``artifacts_dir``, also if the export fails.
             ``ONNXProgram.report`` has the same as a dataclass, even without this option.
         optimize: True runs all passes and rules on the translated graph; ``"safe"`` only those that
-            keep every value bit for bit; a set of names only these (docs/optimization.md lists
+            keep every value bit for bit; a set of names only these (the documentation lists
             them); False leaves the graph as it is.
         target: Runtime of the model. ``"onnxruntime"``: nodes without a kernel in the CPU provider
             of the installed ONNX Runtime, such as most of bfloat16, are rewritten to run there:

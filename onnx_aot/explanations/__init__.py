@@ -74,7 +74,8 @@ def plain_page(code: str) -> str:
 
 def _link_as_text(link: re.Match[str]) -> str:
     code = _CODE.match(link[2])
-    return f"{link[1]} ({code[0]})" if code else link[1]
+    page = link[2].partition("#")[0].removesuffix(".md")
+    return f"{link[1]} ({code[0] if code else f'documentation, {page}'})"
 
 
 def _title_of(page: str) -> str:
@@ -85,6 +86,8 @@ def _describe_near(wanted: str) -> str:
     """Codes that look like the given one, and those whose title has the word."""
     titles = list_titles()
     near = [code for code, title in titles.items() if wanted and wanted.lower() in title.lower()]
+    digits = wanted[2:].translate(str.maketrans("OIL", "011"))
+    near += [code for code in titles if code == f"OA{digits}"]
     near += difflib.get_close_matches(wanted, titles, n=3, cutoff=0.7)
     shown = [f"{code} ({titles[code]})" for code in dict.fromkeys(near)]
     return f"; near it are {', '.join(shown[:5])}" if shown else ""

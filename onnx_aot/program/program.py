@@ -252,8 +252,8 @@ class ONNXProgram(Editable, Examinable, Viewable):
 
         Both run on the same inputs, PyTorch node by node. ``first`` of the result is the first
         value that goes wrong by itself, with its captured node and the user's line; ``isolate`` and
-        ``bisect`` continue from there. ``state`` does not change. See
-        docs/debugging-a-mismatch.md.
+        ``bisect`` continue from there. ``state`` does not change. The
+        page "Debugging a mismatch" of the documentation shows each step.
 
         Args:
             args: Positional arguments, as in a call; by default, with ``kwargs``, the example

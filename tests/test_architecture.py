@@ -304,6 +304,7 @@ CROSS_CUTTING = {
     "test_lifetimes": "what an export keeps alive",
     "test_fresh_interpreter": "what importing the package does",
     "test_notebooks": "the notebooks of docs/",
+    "test_public_api": "docs/stability.md",
     "test_reproducible": "the same bytes from every process and folder",
 }
 MODULES_WITH_TESTS = 0.55

@@ -207,10 +207,10 @@ def field(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def wheel(session: nox.Session) -> None:
-    """Build the wheel and the sdist into dist/, check them, and use the wheel where nothing else is.
+    """Build wheel and sdist into dist/, check them, and use the wheel in a new environment.
 
     ``-- 3.12 2.15.0`` installs it with another Python, which uv fetches, and another torch. Each
-    pair gets an environment of 2 to 7 GB, which is deleted afterwards.
+    pair gets an environment of 2 to 7 GB, which is deleted at the end.
     """
     python, torch = (*session.posargs, *("", REFERENCE)[len(session.posargs) :])
     builder = Path(".nox", "wheel-build")

@@ -98,14 +98,15 @@ def _normalize(sdist: Path, epoch: int) -> None:
     """Writes an sdist anew with fixed times, owners and order, which setuptools leaves open."""
     with tarfile.open(sdist) as archive:
         members = sorted(archive.getmembers(), key=lambda member: member.name)
-        contents = [archive.extractfile(m).read() if m.isfile() else b"" for m in members]  # type: ignore[union-attr]
-    with sdist.open("wb") as file, gzip.GzipFile("", "wb", mtime=epoch, fileobj=file) as packed:
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for member, content in zip(members, contents, strict=True):
-                plain = tarfile.TarInfo(member.name)
-                plain.type, plain.size, plain.mtime = member.type, len(content), epoch
-                plain.mode = 0o755 if member.isdir() else 0o644
-                archive.addfile(plain, io.BytesIO(content))
+        contents = [archive.extractfile(m).read() if m.isfile() else b"" for m in members]
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for member, content in zip(members, contents, strict=True):
+            plain = tarfile.TarInfo(member.name)
+            plain.type, plain.size, plain.mtime = member.type, len(content), epoch
+            plain.mode = 0o755 if member.isdir() else 0o644
+            archive.addfile(plain, io.BytesIO(content))
+    sdist.write_bytes(gzip.compress(written.getvalue(), mtime=epoch))
 
 
 def _read_wheel(wheel: Path) -> dict[str, bytes]:

@@ -21,6 +21,11 @@ from onnxscript import BuilderBase
 from onnx_aot import dtypes
 from onnx_aot.builder.constant_pool import ConstantPool
 from onnx_aot.builder.domains import ONNX_DOMAINS, Domains
+from onnx_aot.builder.peephole import SIMPLIFICATIONS
+from onnx_aot.builder.shape_inference import output_shapes
+from onnx_aot.builder.size_table import Dimension, SizeTable
+from onnx_aot.builder.state import BuilderState
+from onnx_aot.graph.attributes import Attributes
 from onnx_aot.graph.onnx_schemas import (
     OnnxOperator,
     built_operator,
@@ -28,11 +33,6 @@ from onnx_aot.graph.onnx_schemas import (
     make_inputs_error,
     make_type_error,
 )
-from onnx_aot.builder.peephole import SIMPLIFICATIONS
-from onnx_aot.builder.shape_inference import output_shapes
-from onnx_aot.builder.size_table import Dimension, SizeTable
-from onnx_aot.builder.state import BuilderState
-from onnx_aot.graph.attributes import Attributes
 
 __all__ = ["GraphBuilder", "Size"]
 

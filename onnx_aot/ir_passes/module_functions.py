@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnx_aot.graph.opset_range import FUNCTIONS_SINCE
 from onnx_aot.ir_passes.function_bodies import (
     Region,
     detach,
@@ -18,7 +19,6 @@ from onnx_aot.ir_passes.function_bodies import (
     modules_written,
     with_inner,
 )
-from onnx_aot.graph.opset_range import FUNCTIONS_SINCE
 from onnx_aot.metadata.keys import APART, CLASS_HIERARCHY, FX_NODE, NAME_SCOPES
 from onnx_aot.metadata.module_calls import ModuleCall
 

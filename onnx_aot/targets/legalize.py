@@ -301,11 +301,12 @@ class _Legalizer:
         self.missing: dict[MissingInOpset, list[ir.Node]] = {}
 
     def run(self) -> Fit:
-        for graph, opset in list(_graphs_with_opsets(self.model)):
-            is_older = opset == BUILT_OPSET and self.opset < BUILT_OPSET
-            self.forms = older_forms(self.opset) if is_older else {}
+        for graph, built in list(_graphs_with_opsets(self.model)):
+            is_older = built == BUILT_OPSET and self.opset < BUILT_OPSET
+            opset = self.opset if is_older else built
+            self.forms = older_forms(opset) if is_older else {}
             if is_older:
-                opset = graph.opset_imports[""] = self.opset
+                graph.opset_imports[""] = opset
             self.emitter.enter(graph)
             self._visit(graph, opset, [])
         self._remove_unread()

@@ -77,7 +77,7 @@ class MissingForms:
 def make_opset_error(
     missing: Mapping[MissingInOpset, Sequence[ir.Node]], captured: torch.fx.Graph
 ) -> OpsetError:
-    """Returns the error for ONNX nodes that the opset lacks, with the captured nodes behind them."""
+    """Returns the error for ONNX nodes that the opset lacks, which come from captured nodes."""
     by_name = {node.name: node for node in captured.nodes}
     entries = []
     for entry, nodes in missing.items():

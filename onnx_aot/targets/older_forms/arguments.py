@@ -20,7 +20,7 @@ INPUTS_SINCE = 13
 
 
 def _input_as_attribute(name: str) -> Form:
-    def write(e: Emitter, node: ir.Node) -> None:  # noqa: ARG001
+    def write(e: Emitter, node: ir.Node) -> None:
         """``Squeeze(x, [0])`` -> ``Squeeze<axes=[0]>(x)``."""
         if len(node.inputs) < 2:
             return

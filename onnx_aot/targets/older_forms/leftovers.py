@@ -19,6 +19,8 @@ def remove_unread_constants(model: ir.Model) -> None:
             del initializers[name]
     for graph in all_graphs(model):
         for node in graph:
-            if node.op_type == "Constant" and not node.outputs[0].uses():
-                if not node.outputs[0].is_graph_output():
-                    graph.remove(node, safe=True)
+            if node.op_type != "Constant":
+                continue
+            value = node.outputs[0]
+            if not (value.uses() or value.is_graph_output()):
+                graph.remove(node, safe=True)

@@ -36,13 +36,13 @@ def _extreme(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
 
 
 def _clip(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
-    """``Clip(i, low, high)`` of integers -> the smaller of ``high`` and the larger of the rest."""
+    """``Clip(x, low, high)`` -> ``Min(Max(x, low), high)``, except in float32."""
     found = node.inputs[0]
-    if found is None or _is_floating(found):
+    if found is None or found.dtype == ir.DataType.FLOAT:  # ONNX Runtime's only kernel
         return None
     for bound, op_type in zip(node.inputs[1:], ("Max", "Min"), strict=False):
         if bound is not None:
-            found = _choose(e, op_type, found, bound)
+            found = e.op(op_type, [found, bound], shape=node.outputs[0].shape)
     return [e.Identity(found) if found is node.inputs[0] else found]
 
 

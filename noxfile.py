@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import nox
@@ -120,8 +121,7 @@ def _run_with(
     """
     folder = Path(".nox", f"torch-{release}")
     session.run(sys.executable, "-m", "venv", str(folder), external=True)
-    scripts = "Scripts" if sys.platform == "win32" else "bin"
-    python = str((folder / scripts / "python").absolute())
+    python = _python_of(folder)
     for installed in _installations(extras, release):
         session.run(python, "-m", "pip", "install", "-q", *installed, external=True)
     session.run(python, *command, env={"CUDA_VISIBLE_DEVICES": "", **(env or {})}, external=True)
@@ -172,11 +172,11 @@ def targets(session: nox.Session) -> None:
     for release in RUNTIMES:
         folder = Path(".nox", f"onnxruntime-{release}")
         session.run(sys.executable, "-m", "venv", str(folder), external=True)
-        python = folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+        python = _python_of(folder)
         old = ("numpy<2",) if release < "1.19" else ()
         wanted = (f"onnxruntime=={release}.*", *old)
-        session.run(str(python), "-m", "pip", "install", "-q", *wanted, external=True)
-        pythons.append(str(python))
+        session.run(python, "-m", "pip", "install", "-q", *wanted, external=True)
+        pythons.append(python)
     command = ("-m", "onnx_aot.targets.regenerate", *pythons)
     _run_with(session, REFERENCE, command, "dev")
 
@@ -202,6 +202,65 @@ def field(session: nox.Session) -> None:
     _install(session, "dev", "bench", "demo")
     session.install("--no-deps", "-r", "benchmarks/field/requirements.txt")
     session.run("python", "-m", "benchmarks.field", *session.posargs)
+    session.run("python", "-m", "docs.generate")
+
+
+@nox.session(venv_backend="none")
+def wheel(session: nox.Session) -> None:
+    """Build wheel and sdist into dist/, check them, and use the wheel in a new environment.
+
+    ``-- 3.12 2.15.0`` installs it with another Python, which uv fetches, and another torch. Each
+    pair gets an environment of 2 to 7 GB, which is deleted at the end.
+    """
+    python, torch = (*session.posargs, *("", REFERENCE)[len(session.posargs) :])
+    builder = Path(".nox", "wheel-build")
+    session.run(sys.executable, "-m", "venv", str(builder), external=True)
+    build = _python_of(builder)
+    session.run(build, "-m", "pip", "install", "-q", "build", "setuptools>=77", external=True)
+    session.run(build, "release/wheel.py", "dist", external=True)
+    (built,) = Path("dist").glob("*.whl")
+    with tempfile.TemporaryDirectory() as folder:
+        if python:
+            session.run("uv", "venv", "-q", "--seed", "--python", python, folder, external=True)
+        else:
+            session.run(sys.executable, "-m", "venv", folder, external=True)
+        user = _python_of(Path(folder))
+        for wanted in (f"torch=={torch}", f"{built}[cli,sweep]"):
+            session.run(user, "-m", "pip", "install", "-q", wanted, external=True)
+        variables = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": None}
+        session.run(user, "-I", "release/smoke.py", external=True, env=variables)
+
+
+def _python_of(environment: Path) -> str:
+    folder = "Scripts" if sys.platform == "win32" else "bin"
+    return str((environment / folder / "python").absolute())
+
+
+@nox.session
+def clients(session: nox.Session) -> None:
+    """Run exported models in other programs, and apply other tools to them; writes docs/clients.md.
+
+    Each client gets an environment; all of them take 3 GB. Takes hours. Those of JavaScript need
+    node and npm, and are reported as missing without them. Arguments go to
+    ``python -m benchmarks.clients``: names of models, ``--column OpenVINO``, ``--missing``.
+    """
+    _install(session, "dev", "bench")
+    folder = Path("benchmarks", "clients", "requirements")
+    scripts = "Scripts" if sys.platform == "win32" else "bin"
+    for requirements in sorted(folder.glob("*.txt")):
+        environment = Path(".nox", f"client-{requirements.stem}")
+        session.run(sys.executable, "-m", "venv", str(environment), external=True)
+        install = ("-m", "pip", "install", "-q", "-r", str(requirements))
+        session.run(str(environment / scripts / "python"), *install, external=True)
+    packages = Path(".nox", "client-node")
+    packages.mkdir(exist_ok=True)
+    shutil.copy(folder / "package.json", packages)
+    if shutil.which("npm") is None:
+        session.log("left out: the clients of JavaScript need node and npm")
+    else:  # their install script would download CUDA's libraries
+        install = ("npm", "install", "--prefix", str(packages), "--ignore-scripts")
+        session.run(*install, external=True, success_codes=range(256))
+    session.run("python", "-m", "benchmarks.clients", *session.posargs)
     session.run("python", "-m", "docs.generate")
 
 

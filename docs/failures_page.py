@@ -24,10 +24,11 @@ After reading this page you can read the report of a failed export and find the 
 [test_broken_models.py](../tests/inspection/test_broken_models.py) checks their reports.
 
 An export with `artifacts_dir=` or `report=True` that fails leaves a report, and the error message
-ends with its path. The first screen of the report contains the stage, the cause, your line of code
-with its module and captured node, and the fix. The stages with time and memory follow, then the
-whole message, a stub for each missing operator, the request, the versions, and a script that
-repeats the export. `onnx-aot report package.module:factory` prints the report.
+has its path. The first screen of the report contains the stage, the cause, your line of code with
+its module and captured node, the fix, and the code that `onnx-aot explain` explains. The stages
+with time and memory follow, then the whole message, a stub for each missing operator, the request,
+the versions, and a script that repeats the export. `onnx-aot report package.module:factory` prints
+the report.
 """
 
 TAIL = """## Reports of exports that succeed

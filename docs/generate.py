@@ -6,6 +6,7 @@ python -m docs.generate --check    fail when they differ from what would be writ
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections import defaultdict
@@ -15,11 +16,13 @@ from typing import Any, NamedTuple
 
 from benchmarks import page as benchmarks_page
 from benchmarks.models.torchvision_cpu import load_torchvision
+from docs.clients_page import make_clients_page
 from docs.conformance_page import dtypes_of_operators, make_conformance_page, summary_table
 from docs.failures_page import make_failures_page
 from docs.field_page import make_field_page
 from docs.models_page import make_models_page
-from docs.troubleshooting_page import make_troubleshooting_page
+from docs.troubleshooting_page import PAGES as EXPLANATIONS
+from docs.troubleshooting_page import make_page, make_troubleshooting_page
 from docs.walkthrough import make_architecture_page
 from onnx_aot.ops import registry
 from onnx_aot.ops.complex.pairs import COMPLEX
@@ -112,9 +115,15 @@ def _make_row(entry: Entry, right: Mapping[str, list[str]]) -> Row:
     )
 
 
-PAGES = {
+# Explanations come before the page that is made of them.
+PAGES: dict[str, Callable[[], str]] = {
+    **{
+        f"../onnx_aot/explanations/pages/{path.name}": functools.partial(make_page, path.stem)
+        for path in sorted(EXPLANATIONS.glob("*.md"))
+    },
     "architecture.md": make_architecture_page,
     "benchmarks.md": benchmarks_page.make_page,
+    "clients.md": make_clients_page,
     "operators.md": make_operators_page,
     "conformance.md": make_conformance_page,
     "failures.md": make_failures_page,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from onnx_aot.capture.fake_weights import enable_fake_mode
 from onnx_aot.capture.tracing_state import is_in_onnx_export
 from onnx_aot.errors import OnnxExporterError, OnnxExporterWarning
+from onnx_aot.explanations import explain
 from onnx_aot.export import export
 from onnx_aot.integrations.compare_file import compare
 from onnx_aot.integrations.install import install, installed, uninstall
@@ -28,6 +29,7 @@ __all__ = [
     "compare",
     "enable_fake_mode",
     "errors",
+    "explain",
     "export",
     "install",
     "installed",

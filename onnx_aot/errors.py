@@ -16,19 +16,17 @@
 
     OnnxExporterWarning (UserWarning)
 
-A message says what was found, where in the user's code, what is accepted, and what to do next.
+A message says what was found, where in the user's code, what is accepted, and what to do next. Its
+last line names the page of its code, which is in ``explanations/``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import os
 import sys
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
 __all__ = [
     "CaptureError",
@@ -49,32 +47,22 @@ __all__ = [
     "UnsupportedOperatorError",
     "VerificationError",
     "add_line",
-    "documentation",
     "innermost_message",
+    "message_of",
+    "reference",
     "warn",
 ]
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
-@functools.cache
-def documentation(name: str, anchor: str = "") -> str:
-    """Returns where a page of the documentation is: in the source tree, or among installed files.
+def reference(code: str) -> str:
+    """Returns the line that names the page of a code.
 
-    >>> documentation("troubleshooting", "branches")
-    'docs/troubleshooting.md#branches'
+    >>> reference("OA101")
+    'See: onnx-aot explain OA101'
     """
-    from importlib import metadata
-
-    file = f"{name}.md"
-    section = f"#{anchor}" if anchor else ""
-    if (Path(__file__).parents[1] / "docs" / file).is_file():
-        return f"docs/{file}{section}"
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        for installed in metadata.files("onnx-aot") or ():
-            if installed.parts[-3:] == ("doc", "onnx-aot", file):
-                return f"{os.path.normpath(installed.locate())}{section}"
-    return f"{file}{section} of the documentation of onnx_aot"
+    return f"See: onnx-aot explain {code}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,10 +107,14 @@ class OnnxExporterError(RuntimeError):
     The attributes hold what a report shows first, if it is known; the message has all of it.
 
     Attributes:
+        code: Code of the page that explains it: ``onnx_aot.explain(error.code)``. It is stable.
+        message: The text without the last line, which names that page.
         cause: What was found, in a sentence.
         places: Lines of the user's code, the one that matters most first.
         fix: What to do about it.
     """
+
+    code = ""  # of errors of the class that have none of their own
 
     def __init__(
         self,
@@ -131,19 +123,46 @@ class OnnxExporterError(RuntimeError):
         cause: str = "",
         places: Sequence[SourceLocation] = (),
         fix: str = "",
+        code: str = "",
     ) -> None:
         super().__init__(message)
         self.cause = cause
         self.places = tuple(places)
         self.fix = fix
+        self.code = code or type(self).code
+
+    @property
+    def message(self) -> str:  # noqa: D102 - an attribute of the class
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{reference(self.code)}" if self.code else self.message
 
 
 class OnnxExporterWarning(UserWarning):
-    """Category of every warning issued by onnx_aot."""
+    """Category of every warning issued by onnx_aot.
+
+    Attributes:
+        code: Code of the page that explains it: ``onnx_aot.explain(warning.code)``. It is stable.
+        message: The text without the last line, which names that page.
+    """
+
+    def __init__(self, message: str = "", code: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{reference(self.code)}" if self.code else self.message
 
 
-def warn(message: str) -> None:
-    """Issues an ``OnnxExporterWarning`` for the user's line that called this package."""
+def warn(message: str, code: str) -> None:
+    """Issues an ``OnnxExporterWarning`` for the user's line that called this package.
+
+    Args:
+        message: The text.
+        code: Code of the page that explains it.
+    """
     depth = 1
     while depth < 50:  # frames; calls within this package are never nested as deep
         try:
@@ -153,14 +172,19 @@ def warn(message: str) -> None:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             break
         depth += 1
-    warnings.warn(message, OnnxExporterWarning, stacklevel=depth + 1)
+    warnings.warn(OnnxExporterWarning(message, code), stacklevel=depth + 1)
 
 
 def innermost_message(error: BaseException) -> str:
     """Class and text of the error that others were raised from, which only say where it was."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {message_of(error)}"
+
+
+def message_of(error: BaseException) -> str:
+    """Text of an error to be part of another message: without the page of its code."""
+    return error.message if isinstance(error, OnnxExporterError) else str(error)
 
 
 def add_line(error: BaseException, line: str) -> None:
@@ -177,17 +201,25 @@ def add_line(error: BaseException, line: str) -> None:
 class InvalidOptionError(OnnxExporterError, ValueError):
     """An argument of a public function is not accepted; nothing has been done."""
 
+    code = "OA001"
+
 
 class CaptureError(OnnxExporterError):
     """``torch.export`` could not capture the model; the cause is chained."""
+
+    code = "OA199"
 
 
 class DynamicShapeError(OnnxExporterError):
     """A dimension that was asked to be dynamic came out static, or the request is malformed."""
 
+    code = "OA201"
+
 
 class ConversionError(OnnxExporterError):
     """The captured graph could not be turned into ONNX."""
+
+    code = "OA304"
 
 
 class FunctionalizationError(ConversionError):
@@ -198,15 +230,18 @@ class FunctionalizationError(ConversionError):
             views that an operator's schema does not declare, and some writes to repeated elements.
     """
 
-    def __init__(self, message: str, *, torch_has_one: bool = True) -> None:
+    code = "OA301"
+
+    def __init__(self, message: str, *, torch_has_one: bool = True, code: str = "") -> None:
         self.torch_has_one = torch_has_one
-        super().__init__(message)
+        super().__init__(message, code=code)
 
     def with_line(self, line: SourceLocation | None) -> FunctionalizationError:
         """Returns the error with the line that writes, unless it names one."""
-        if line is None or f"{line.file}:" in str(self):
+        if line is None or f"{line.file}:" in self.message:
             return self
-        return FunctionalizationError(f"{self} (at {line})", torch_has_one=self.torch_has_one)
+        message = f"{self.message} (at {line})"
+        return FunctionalizationError(message, torch_has_one=self.torch_has_one, code=self.code)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,6 +275,8 @@ class OpsetError(ConversionError):
         lowest: The lowest opset that has all of them; None if no supported opset does.
     """
 
+    code = "OA402"
+
     def __init__(self, *missing: MissingInOpset) -> None:
         self.missing = missing
         sinces = [entry.since for entry in missing]
@@ -256,6 +293,8 @@ class OpsetError(ConversionError):
 
 class TranslationError(ConversionError):
     """A translation failed on one node; the cause is chained."""
+
+    code = "OA403"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,6 +329,8 @@ class UnsupportedOperatorError(ConversionError):
         operators: One entry per operator, most frequent first.
     """
 
+    code = "OA401"
+
     def __init__(self, operators: tuple[UnsupportedOperator, ...]) -> None:
         self.operators = operators
         names = ", ".join(f"{operator.target} ({operator.count}x)" for operator in operators)
@@ -310,13 +351,19 @@ class UnsupportedOperatorError(ConversionError):
 class SaveError(OnnxExporterError):
     """The model could not be saved; files that existed before are untouched."""
 
+    code = "OA501"
+
 
 class InferenceError(OnnxExporterError):
     """An ONNX program cannot run, in most cases because the inputs do not fit its model."""
 
+    code = "OA601"
+
 
 class VerificationError(OnnxExporterError):
     """The ONNX model's outputs differ from PyTorch's beyond the tolerance, or it does not run."""
+
+    code = "OA605"
 
 
 class SweepError(OnnxExporterError):
@@ -324,6 +371,8 @@ class SweepError(OnnxExporterError):
 
     Results of rows that have ended are kept. A row that fails raises nothing: it is a result.
     """
+
+    code = "OA802"
 
 
 def _describe_unsupported(operators: tuple[UnsupportedOperator, ...]) -> str:
@@ -383,6 +432,6 @@ def _stubs(operators: list[UnsupportedOperator]) -> list[str]:
         *(f"    onnx_aot.register({target}, {name})" for target, name in entered),
         f"    onnx_aot.export(model, args, custom_translation_table={{{table}}})",
         "",
-        'unsupported="emit" exports such operators as nodes of their own names, which the '
-        f"runtime must provide. See {documentation('custom-operators')}",
+        'unsupported="emit" exports such operators as nodes of their own names, which the runtime '
+        "must provide",
     ]

@@ -128,7 +128,7 @@ def export(
         report: True writes a Markdown report to ``artifacts_dir``, also if the export fails.
             ``ONNXProgram.report`` has the same as a dataclass, even without this option.
         optimize: True runs all passes and rules on the translated graph; ``"safe"`` only those that
-            keep every value bit for bit; a set of names only these (docs/optimization.md lists
+            keep every value bit for bit; a set of names only these (the documentation lists
             them); False leaves the graph as it is.
         target: Runtime of the model. ``"onnxruntime"``: nodes without a kernel in the CPU provider
             of the installed ONNX Runtime, such as most of bfloat16, are rewritten to run there:
@@ -396,7 +396,10 @@ def _check_arguments(
     check_options(options)
     check_choice("external_data", external_data, ("auto", True, False, "safetensors", None))
     if not dynamo:
-        warn("dynamo=False has no effect: there is one exporter, which captures with torch.export")
+        warn(
+            "dynamo=False has no effect: there is one exporter, which captures with torch.export",
+            "OA002",
+        )
     if f is not None:
         from onnx_aot.serialization.atomic import check_destination
 

@@ -73,7 +73,8 @@ def check_options(options: Options) -> None:
 
     if options.dynamic_shapes is not None and options.dynamic_axes is not None:
         raise InvalidOptionError(
-            "dynamic_shapes and dynamic_axes are two forms of the same request; pass one of them"
+            "dynamic_shapes and dynamic_axes are two forms of the same request; pass one of them",
+            code="OA202",
         )
     check_choice("metadata", options.metadata, ("full", "light", "none"))
     check_choice("contrib_ops", options.contrib_ops, (True, False))
@@ -93,7 +94,8 @@ def check_options(options: Options) -> None:
     _check_classes(options.export_modules_as_functions)
     if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
         raise InvalidOptionError(
-            f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported"
+            f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported",
+            code="OA008",
         )
     _check_target(options.target, options.opset)
     if options.seed is not None and (
@@ -126,7 +128,8 @@ def _check_target(target: str | None, opset: int) -> None:
         raise InvalidOptionError(
             f"opset_version is {opset}; {name} loads opsets up to {kernels.opset}: pass "
             f"opset_version={kernels.opset}, or as target a newer release, '{RUNTIME}==x.y', or "
-            "None"
+            "None",
+            code="OA008",
         )
 
 
@@ -161,7 +164,8 @@ def _check_domains(given: Any) -> None:
     if not is_table or not all(_is_version(*pair) for pair in (given or {}).items()):
         raise InvalidOptionError(
             f"custom_opsets is {given!r}; expected a dict of versions by domain, such as "
-            '{"my.domain": 2}. The version of ONNX\'s own operators is opset_version'
+            '{"my.domain": 2}. The version of ONNX\'s own operators is opset_version',
+            code="OA013",
         )
 
 
@@ -175,7 +179,8 @@ def _check_weights(given: Any) -> None:
     if not isinstance(given, bool) and not (is_list and all(isinstance(n, str) for n in given)):
         raise InvalidOptionError(
             f"weights_as_inputs is {given!r}; expected True, False, or a list of names of "
-            'parameters and buffers such as ["head.weight", "encoder.*"]'
+            'parameters and buffers such as ["head.weight", "encoder.*"]',
+            code="OA011",
         )
 
 
@@ -198,7 +203,8 @@ def _check_classes(given: Any) -> None:
     ):
         raise InvalidOptionError(
             f"export_modules_as_functions is {given!r}; expected True, False, or a set of "
-            'classes of modules, or of their names such as "torch.nn.modules.linear.Linear"'
+            'classes of modules, or of their names such as "torch.nn.modules.linear.Linear"',
+            code="OA012",
         )
 
 
@@ -235,13 +241,15 @@ def check_retired(given: Mapping[str, Any], accepted: list[str]) -> None:
             close += difflib.get_close_matches(name, accepted, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]}?" if close else "."
             raise InvalidOptionError(
-                f"export has no option {name!r}{hint} Options are {', '.join(accepted)}"
+                f"export has no option {name!r}{hint} Options are {', '.join(accepted)}",
+                code="OA002",
             )
         if not retired.harmless(value):
             raise InvalidOptionError(
-                f"the option {name}={value!r} is retired and cannot be honoured: {retired.advice}"
+                f"the option {name}={value!r} is retired and cannot be honoured: {retired.advice}",
+                code="OA002",
             )
-        warn(f"the option {name} is retired and has no effect: {retired.advice}")
+        warn(f"the option {name} is retired and has no effect: {retired.advice}", "OA002")
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

@@ -27,6 +27,7 @@ TESTS = (
     "cli/test_exporting.py::test_export_with_inputs_on_the_command_line",
     "cli/test_machine.py",
     "dimensions/test_expressions.py",
+    "explanations/test_explanations.py::test_an_unknown_code",
     "fx_passes/test_functionalize.py",
     "generation/test_exports.py::test_names_and_dimensions",
     "graph/test_attributes.py",

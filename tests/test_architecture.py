@@ -31,7 +31,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # above its own, and nothing from its own line.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("dtypes", "errors", "torch_ops", "version"),
-    ("graph", "torch_compat"),
+    ("explanations", "graph", "torch_compat"),
     ("dimensions", "metadata", "pytrees"),
     ("builder", "capture", "fx_passes", "inspection", "ir_passes", "targets"),
     ("options", "ops", "reporting", "serialization"),
@@ -304,7 +304,9 @@ CROSS_CUTTING = {
     "test_lifetimes": "what an export keeps alive",
     "test_fresh_interpreter": "what importing the package does",
     "test_notebooks": "the notebooks of docs/",
+    "test_public_api": "docs/stability.md",
     "test_reproducible": "the same bytes from every process and folder",
+    "test_third_party": "THIRD_PARTY.md",
 }
 MODULES_WITH_TESTS = 0.55
 """Proportion of modules that have a test of the same name; an operator's rows count as one."""

@@ -39,6 +39,8 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     needed = NEEDS.get(page.name)
     if needed is not None and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
+    if page.name == "troubleshooting.md":
+        pytest.skip("tests/explanations runs the code of its pages")
     text = page.read_text(encoding="utf-8")
     blocks = BLOCK.findall(text)
     if "import transformers" in text:

@@ -54,12 +54,14 @@ class Domains:
                 raise InvalidOptionError(
                     f"custom_opsets has version {given} of {domain!r}, and a translation emits "
                     f"version {version} of it. Pass the version that the translation is written "
-                    "for"
+                    "for",
+                    code="OA013",
                 )
             asked = self._asked.setdefault(domain, version)
             if asked != version:
                 raise TranslationError(
                     f"translations emit versions {asked} and {version} of the domain {domain!r}; a "
-                    "model imports one version of a domain"
+                    "model imports one version of a domain",
+                    code="OA013",
                 )
         self._imports[domain] = self.version_of(domain)

@@ -95,7 +95,8 @@ def _own_constants(op: GraphBuilder, graph: ir.Graph, name: str) -> None:
             if op.literal(value) is None:
                 raise TranslationError(
                     f"the function {name} reads {value.name} from outside, which ONNX "
-                    "functions cannot; give it to the region as an argument"
+                    "functions cannot; give it to the region as an argument",
+                    code="OA404",
                 )
             if value not in made:
                 made[value] = ir.Value(name=value.name, type=value.type, shape=value.shape)

@@ -48,7 +48,8 @@ def trace_model(model: torch.nn.Module, inputs: Inputs) -> tuple[ScriptedModel, 
     if any(not isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(bound.arguments)):
         raise CaptureError(
             "torch.jit.trace takes tensors, and containers of them; an input is something else. "
-            "Bind it with functools.partial and export the function"
+            "Bind it with functools.partial and export the function",
+            code="OA003",
         )
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")

@@ -1,6 +1,6 @@
 """Explains in plain words why torch refuses a model, with the smallest edit that helps.
 
-Each entry has a section in docs/troubleshooting.md, where its message is shown.
+The page of its code, in explanations/, shows the message of each entry.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import torch
 
 from onnx_aot.capture.sizes.guards import Location, as_places, with_line
-from onnx_aot.errors import CaptureError, SourceLocation, documentation
+from onnx_aot.errors import CaptureError, SourceLocation
 from onnx_aot.torch_compat import failure_kind
 
 __all__ = [
@@ -20,13 +20,7 @@ __all__ = [
     "UnrollableError",
     "explain",
     "make_explained_error",
-    "page",
 ]
-
-
-def page(anchor: str) -> str:
-    """The sentence that refers to a section of the troubleshooting page."""
-    return f"See {documentation('troubleshooting', anchor)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +30,12 @@ class Explanation:
     Attributes:
         reason: A sentence that begins with what the model does.
         fix: The edit that helps.
-        anchor: The section of the troubleshooting page.
+        code: Code of the page that explains it.
     """
 
     reason: str
     fix: str
-    anchor: str
+    code: str
 
 
 class UnjoinableError(Exception):
@@ -78,9 +72,9 @@ class RefusedError(Exception):
         explanation: Reason and fix.
     """
 
-    def __init__(self, reason: str, fix: str, anchor: str) -> None:
+    def __init__(self, reason: str, fix: str, code: str) -> None:
         super().__init__(reason)
-        self.explanation = Explanation(reason, fix, anchor)
+        self.explanation = Explanation(reason, fix, code)
 
 
 def make_explained_error(
@@ -91,61 +85,69 @@ def make_explained_error(
         f"the model could not be captured; {explained.reason}:",
         *with_line(location, "  "),
         f"fix: {explained.fix}",
-        page(explained.anchor),
         *details,
     ]
     return CaptureError(
         "\n".join(lines),
         cause=explained.reason,
         places=as_places([location], model),
-        fix=f"{explained.fix}. {page(explained.anchor)}",
+        fix=explained.fix,
+        code=explained.code,
     )
 
 
-# Reason and edit by kind of failure, whose first word is the section of the page. ``{0}`` is the
-# name that torch's error gives.
-_EXPLANATIONS: dict[str, tuple[str, str]] = {
+# Code, reason and edit by kind of failure. ``{0}`` is the name that torch's error gives.
+_EXPLANATIONS: dict[str, tuple[str, str, str]] = {
     "numpy": (
+        "OA111",
         "it computes with NumPy, which needs the values of tensors and sizes; a graph has none",
         "use the function of torch that does the same, or put the numpy code into an operator of "
         "your own: @torch.library.custom_op with @register_fake, and a translation of it",
     ),
     "numpy, sizes": (
+        "OA111",
         "it computes with NumPy, which needs the values of sizes; those of dynamic dimensions have "
         "none",
         "leave the dimensions that it computes with out of dynamic_shapes, or use the function of "
         "torch that does the same",
     ),
     "memory": (
+        "OA113",
         "it asks for the memory address of a tensor, as compiled extensions and copy.deepcopy do, "
         "and tensors have none during a capture",
         "call compiled code through @torch.library.custom_op with @register_fake; copy a tensor "
         "with clone()",
     ),
     "answers": (
+        "OA109",
         "{0} returns a Python bool or number, which depends on data",
         "stay with tensors, (x == y).all() instead of aten.equal(x, y), and choose with "
         "torch.where(condition, a, b) or torch.cond(condition, f, g, operands)",
     ),
     "text": (
+        "OA110",
         "it formats a value of its data as text, and values are not known during a capture",
         "leave the text out while exporting: if not onnx_aot.is_in_onnx_export(): ...",
     ),
     "fake-kernel": (
+        "OA112",
         "torch cannot tell the shape that {0} returns without running it: it has no fake kernel",
         "for an operator of your own, write one with @torch.library.register_fake; replace an "
         "operator of torch with others",
     ),
     "hidden": (
+        "OA114",
         "a tensor reaches the result in a way that the capture does not see, such as through "
         "another thread or through compiled code",
         "compute in the thread that calls forward, with functions of torch",
     ),
     "device": (
+        "OA116",
         "it moves tensors to a device that this installation of torch does not have",
         "write x.to(other.device) instead of a fixed device",
     ),
     "gradients": (
+        "OA117",
         "it writes to a tensor that requires a gradient, which PyTorch does under torch.no_grad() "
         "only",
         "export it as it runs, within `with torch.no_grad():`, or call model.requires_grad_(False)",
@@ -163,5 +165,5 @@ def explain(error: BaseException) -> Explanation | None:
     if found is None:
         return None
     kind, named = found
-    reason, fix = _EXPLANATIONS[kind]
-    return Explanation(reason.format(named), fix, kind.partition(",")[0])
+    code, reason, fix = _EXPLANATIONS[kind]
+    return Explanation(reason.format(named), fix, code)

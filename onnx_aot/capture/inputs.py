@@ -70,7 +70,7 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
         bound = signature.bind(*positional, **named)
     except TypeError as error:
         raise InvalidOptionError(
-            f"the example inputs do not fit forward{signature}: {error}"
+            f"the example inputs do not fit forward{signature}: {error}", code="OA003"
         ) from None
     for name, value in bound.arguments.items():
         collects = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
@@ -86,7 +86,8 @@ def _positional(args: Any) -> tuple[Any, ...]:
         return (args,)
     if not isinstance(args, (tuple, list)):
         raise InvalidOptionError(
-            f"args is {type(args).__name__}; expected a tuple of example inputs, or one tensor"
+            f"args is {type(args).__name__}; expected a tuple of example inputs, or one tensor",
+            code="OA003",
         )
     return tuple(args)
 
@@ -181,7 +182,8 @@ def as_module(model: Any) -> torch.nn.Module:
     if not callable(model):
         raise InvalidOptionError(
             f"model is {type(model).__name__}; expected an nn.Module, a function or an "
-            "ExportedProgram"
+            "ExportedProgram",
+            code="OA004",
         )
     return _FunctionModule(model)
 

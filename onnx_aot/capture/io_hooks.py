@@ -82,7 +82,8 @@ def _warn_about_replaced(before: list[torch.Tensor], inputs: Any, returned: Any)
     if path is not None:
         warn(
             f"the model puts a new tensor into its argument, at {path}, and does not return it; "
-            "the ONNX model has no output for it. Return the argument too"
+            "the ONNX model has no output for it. Return the argument too",
+            "OA125",
         )
 
 

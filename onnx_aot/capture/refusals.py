@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from onnx_aot.capture.attempts import Failure
-from onnx_aot.capture.error_hints import UnjoinableError, explain, make_explained_error, page
+from onnx_aot.capture.error_hints import UnjoinableError, explain, make_explained_error
 from onnx_aot.capture.fake_quantization import describe_observers
 from onnx_aot.capture.module_state import preserved_state, run_model
 from onnx_aot.capture.sizes.data_dependent import (
@@ -108,6 +108,7 @@ def refuse_model(
                 cause=described.cause,
                 places=as_places(described.locations, model.module),
                 fix=described.fix,
+                code=described.codes[0],
             )
         for failure in failures:
             explained = explain(failure.error)
@@ -153,12 +154,12 @@ def _report_failures(
         lines += ["", f"  {failure.strategy}", f"    {_shorten_error(failure.error, 2)}"]
         lines += with_line(_locate(failure))
     lines += ["", f"fix: {fix}"] if fix else [""]
-    lines.append(f"The failure of {failures[0].strategy} is chained, with its traceback. {_OTHERS}")
+    lines.append(f"The failure of {failures[0].strategy} is chained, with its traceback")
     return CaptureError(
         "\n".join(lines),
         cause=f"{what}: {_shorten_error(first.error, 2)}",
         places=as_places([location], model.module),
-        fix=f"{fix}. {_OTHERS}" if fix else _OTHERS,
+        fix=fix or "onnx-aot explain OA199 describes how to find the cause",
     )
 
 
@@ -199,9 +200,6 @@ def _compare_with_torch(
     what = "torch.export captures the model and onnx_aot does not, which is a bug of onnx_aot"
     fix = f"export what it gives, onnx_aot.export({call}), and report the traceback below"
     return what, f"the model could not be captured; {what}:", fix
-
-
-_OTHERS = page("other-failures")
 
 
 def _run_alone(model: Model) -> Exception | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from onnx_aot.capture.error_hints import RefusedError, page
+from onnx_aot.capture.error_hints import RefusedError
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.module_state import preserved_state
@@ -290,7 +290,7 @@ def _describe_left_out(model: Model, settings: Settings) -> str | None:
         raise RefusedError(
             f"the state of an ONNX model keeps its shape: {'; '.join(left_out)}",
             "call the model once before the export, model(*args), so that it has its state",
-            "state",
+            "OA106",
         )
     if not left_out:
         return None
@@ -308,7 +308,7 @@ def _check_constants(program: torch.export.ExportedProgram, model: Model) -> Non
         raise RefusedError(
             "torch.export.export(strict=True) keeps no values of a NumPy array of the model",
             "keep the array as a tensor, self.register_buffer(name, torch.from_numpy(array))",
-            "numpy",
+            "OA111",
         )
 
 
@@ -334,7 +334,7 @@ def _check_shapes(program: torch.export.ExportedProgram) -> None:
                 f"torch.export.export(strict=True) reads the old shape of a tensor after {name}"
                 f"{'' if place is None else f', at {place.with_code}'}",
                 f"write y = x.{name.removesuffix('_')}(...) instead of x.{name}(...)",
-                "other-failures",
+                "OA199",
             )
 
 
@@ -352,10 +352,11 @@ def _check_numbers(program: torch.export.ExportedProgram) -> None:
                 raise CaptureError(
                     f"the model could not be captured; {cause}"
                     f"{f', at {where}' if where else ''}: torch {torch.__version__} does not "
-                    f"convert it\nfix: {fix}\n{page('numbers')}",
+                    f"convert it\nfix: {fix}",
                     cause=cause,
                     places=() if where is None else (where,),
                     fix=fix,
+                    code="OA104",
                 )
 
 
@@ -372,7 +373,7 @@ def _check_bodies(program: torch.export.ExportedProgram, model: Model) -> None:
                     f"outside{'' if place is None else f', at {place.with_code}'}",
                     f"loop with {WHILE_LOOP}(condition, body, operands), whose functions may use "
                     "such tensors; or pass the tensor to the operator in additional_inputs",
-                    "loops",
+                    "OA103",
                 )
 
 

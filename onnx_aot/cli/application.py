@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from onnx_aot.cli import checking, exporting, looking, machine, operators, sweeping
+from onnx_aot.cli import checking, explaining, exporting, looking, machine, operators, sweeping
 
 __all__ = ["application"]
 
@@ -28,5 +28,6 @@ application.command()(checking.compare)
 application.command()(looking.inspect)
 application.command()(looking.view)
 application.command()(operators.ops)
+application.command()(explaining.explain)
 application.command()(machine.doctor)
 application.add_typer(sweeping.sweeps)

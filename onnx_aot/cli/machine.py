@@ -18,7 +18,6 @@ from onnx_aot.cli.console import (
     escape_for_stream,
     print_json,
 )
-from onnx_aot.errors import documentation
 from onnx_aot.inspection.text import align_columns
 
 __all__ = ["doctor"]
@@ -179,5 +178,5 @@ def _try_export() -> Finding:
     except Exception as error:  # every failure is a finding
         line = str(error).strip().partition("\n")[0]
         found = f"{type(error).__name__}: {line}"
-        return Finding(subject, found, False, f"see {documentation('troubleshooting')}")
+        return Finding(subject, found, False, "see onnx-aot explain")
     return Finding(subject, "exported, and right at another size", True)

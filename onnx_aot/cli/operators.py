@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onnx_aot.cli.console import EXIT_FAILED, AsJson, errors_as_messages, print_json
-from onnx_aot.errors import PACKAGE, InvalidOptionError, documentation
+from onnx_aot.errors import PACKAGE, InvalidOptionError
 from onnx_aot.inspection.text import align_columns
 from onnx_aot.torch_compat import overload_name, schema_of
 
@@ -50,8 +50,9 @@ def ops(
         if not found:
             raise InvalidOptionError(
                 f"neither onnx_aot nor PyTorch has an operator {name!r}. Names are like "
-                "aten.roll.default. If another package defines it, import that package and see "
-                f"{documentation('custom-operators')} to translate it"
+                "aten.roll.default. If another package defines it, import that package. To "
+                "translate it, see onnx-aot explain OA401",
+                code="OA014",
             )
     if as_json:
         print_json(found)
@@ -127,5 +128,5 @@ def _row_of_target(target: Any) -> dict[str, Any]:
     if find_python_kernel(target) is not None:
         remark = "supported if its Python function can be traced"
         return {**row, "supported": True, "how": "expanded by its function", "remark": remark}
-    remark = f"see {documentation('custom-operators')}"
+    remark = "see onnx-aot explain OA401"
     return {**row, "how": "not translated", "remark": remark}

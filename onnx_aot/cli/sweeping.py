@@ -126,7 +126,8 @@ def diff(
         unknown = [kind for kind in wanted if kind not in KINDS]
         if unknown:
             raise InvalidOptionError(
-                f"--fail-on {', '.join(unknown)} is not understood; known are {', '.join(KINDS)}"
+                f"--fail-on {', '.join(unknown)} is not understood; known are {', '.join(KINDS)}",
+                code="OA801",
             )
         found = compare_sweeps(before, after, slower=slower, larger=larger)
         if markdown is not None:
@@ -143,4 +144,4 @@ def _write(path: str, text: str) -> None:
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InvalidOptionError(f"cannot write {path}: {error}") from None
+        raise InvalidOptionError(f"cannot write {path}: {error}", code="OA801") from None

@@ -42,6 +42,7 @@ class Dimensions:
         self._expressions: dict[str, Any] = {}
         self._smallest: dict[Any, float] = {}
         self._standing_for: dict[Any, Any] = {}
+        self._first_of_name: dict[str, Any] = {}
         self._texts = Texts(self.identifier_of)
 
     def dimension(self, size: int | torch.SymInt) -> Dimension:
@@ -69,6 +70,7 @@ class Dimensions:
         if isinstance(expression, (int, str)):
             return expression if isinstance(expression, int) else ir.SymbolicDim(expression)
         if not expression.is_Symbol:
+            expression = self._with_equal_symbols(expression)
             expression = expression.expand()  # 2*(n + 1) and 2*n + 2 are one size
             expression = _without_minimum(expression)
         if expression.is_number:
@@ -76,6 +78,19 @@ class Dimensions:
         text = self.text(expression)
         self._expressions[text] = expression
         return ir.SymbolicDim(text)
+
+    def _with_equal_symbols(self, expression: Any) -> Any:
+        """Uses one symbol for all that have the same name, so that ``(batch*seq)//batch`` is short.
+
+        The capture has one per input; the user says that they are equal.
+        """
+        equal = {}
+        for symbol in sorted(expression.free_symbols, key=str):
+            name = self._names.get(str(symbol))
+            first = symbol if name is None else self._first_of_name.setdefault(name, symbol)
+            if first is not symbol:
+                equal[symbol] = first
+        return expression.xreplace(equal) if equal else expression
 
     def text(self, expression: Any) -> str:
         """Writes an expression or condition in the user's names."""

@@ -59,7 +59,8 @@ def merge_aliased_placeholders(graph: torch.fx.Graph, written: Set[int]) -> bool
         if not _is_same_view(value, other.meta["val"]):
             raise ConversionError(
                 f"the model writes to {other.name} or {node.name}, which share memory without "
-                "being the same tensor. Register one tensor, and take the view of it in forward"
+                "being the same tensor. Register one tensor, and take the view of it in forward",
+                code="OA302",
             )
         node.replace_all_uses_with(other)
         node.meta["val"] = torch.empty_like(value)  # unread, so it shares no memory

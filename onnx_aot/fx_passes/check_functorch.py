@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.fx
 
-from onnx_aot.errors import FunctionalizationError, documentation
+from onnx_aot.errors import FunctionalizationError
 from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import is_transform
 
@@ -29,7 +29,7 @@ def refuse_transforms(program: torch.export.ExportedProgram) -> torch.export.Exp
             where = "" if line is None else f" at {line}"
             raise FunctionalizationError(
                 f"the model uses a function transform{where}, torch.vmap or one of torch.func; "
-                "the captured graph contains only its parts "
-                f"({documentation('troubleshooting', 'transforms')})"
+                "the captured graph contains only its parts",
+                code="OA120",
             )
     return program

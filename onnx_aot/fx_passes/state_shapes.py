@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
-from onnx_aot.errors import CaptureError, documentation
+from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import is_data_symbol, known_number, symbolic_expression
 
 __all__ = ["check_state_shapes"]
@@ -65,9 +65,9 @@ def _changes_shape(name: str, held: Sequence[Any], new: Sequence[Any]) -> Captur
         f"register {name} as a buffer with the shape that it has later; or leave state out: then "
         "the new value is an output only"
     )
-    reference = f"See {documentation('troubleshooting', 'state')}"
     return CaptureError(
-        f"the model could not be captured; {cause}\nfix: {fix}\n{reference}",
+        f"the model could not be captured; {cause}\nfix: {fix}",
         cause=cause,
-        fix=f"{fix}. {reference}",
+        fix=fix,
+        code="OA106",
     )

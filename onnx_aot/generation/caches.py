@@ -47,7 +47,8 @@ def cached_states(
     if parameter is None:
         raise InvalidOptionError(
             f"{name}.forward takes neither cache nor past_key_values, so it has no key-value "
-            "cache. Export it without one: onnx_aot.export(model, kwargs=...)"
+            "cache. Export it without one: onnx_aot.export(model, kwargs=...)",
+            code="OA701",
         )
     if any(weight.is_meta for weight in model.parameters()):
         model = copy.deepcopy(model).to("meta")
@@ -57,7 +58,8 @@ def cached_states(
             returned = model(**inputs, use_cache=True)
     except Exception as error:
         raise InvalidOptionError(
-            f"{name} fails on one token with its own cache, even without an export: {error}"
+            f"{name} fails on one token with its own cache, even without an export: {error}",
+            code="OA701",
         ) from error
     cache = getattr(returned, parameter, None)
     part = getattr(cache, "cross_attention_cache" if cross else "self_attention_cache", cache)
@@ -66,7 +68,8 @@ def cached_states(
         raise InvalidOptionError(
             f"{name} returns no key-value cache ({parameter} is a {type(cache).__name__}). A "
             "decoder returns one. If the model can be a decoder or an encoder, set "
-            "config.is_decoder=True. Export other models with onnx_aot.export(model, kwargs=...)"
+            "config.is_decoder=True. Export other models with onnx_aot.export(model, kwargs=...)",
+            code="OA701",
         )
     return tuple(_keys_and_values(layer, index, name) for index, layer in enumerate(layers))
 
@@ -86,6 +89,7 @@ def _keys_and_values(layer: Any, index: int, name: str) -> Pair:
             f"layer {index} of the cache of {name} is a {type(layer).__name__} whose state is "
             "not keys and values of attention; DynamicLayer and DynamicSlidingWindowLayer are "
             "supported. Pass the cache to onnx_aot.export among the kwargs, with "
-            "dynamic_shapes, input_names and output_names for its tensors"
+            "dynamic_shapes, input_names and output_names for its tensors",
+            code="OA701",
         )
     return layer.keys, layer.values

@@ -53,7 +53,8 @@ class Decoder:
             raise InvalidOptionError(
                 f"the model has the inputs {', '.join(self._inputs)} and the outputs "
                 f"{', '.join(self._outputs)}; a decoder has input_ids and {PAST}.0.key among its "
-                f"inputs, and returns logits and {PRESENT}.0.key: see export_decoder"
+                f"inputs, and returns logits and {PRESENT}.0.key: see export_decoder",
+                code="OA702",
             )
 
     def empty_cache(self, batch: int) -> Cache:
@@ -119,12 +120,14 @@ class Decoder:
         if input_ids.dim() != 2 or mask.shape != input_ids.shape or not input_ids.numel():
             raise InferenceError(
                 f"input_ids is {list(input_ids.shape)} and attention_mask {list(mask.shape)}; both "
-                "are [batch, sequence], of one token or more"
+                "are [batch, sequence], of one token or more",
+                code="OA702",
             )
         if not bool(mask[:, -1].all()):
             raise InferenceError(
                 "attention_mask is 0 in the last column: a prompt is padded on the right, so "
-                "its next token would follow padding. Pad on the left (padding_side='left')"
+                "its next token would follow padding. Pad on the left (padding_side='left')",
+                code="OA702",
             )
         return self._continue_generation(
             input_ids,
@@ -184,7 +187,8 @@ class EncoderDecoder:
             raise InvalidOptionError(
                 f"the encoder returns {', '.join(sorted(given)) or 'no keys and values'}, and "
                 f"the decoder takes {', '.join(sorted(needed)) or 'none'}. Export both from one "
-                "model, with export_encoder and export_decoder"
+                "model, with export_encoder and export_decoder",
+                code="OA702",
             )
 
     def generate(
@@ -296,11 +300,13 @@ def _run(
 ) -> list[onnxruntime.OrtValue]:
     missing = [value.name for value in session.get_inputs() if value.name not in feeds]
     if missing:
-        raise InferenceError(f"the model also takes {', '.join(missing)}; got {', '.join(feeds)}")
+        raise InferenceError(
+            f"the model also takes {', '.join(missing)}; got {', '.join(feeds)}", code="OA702"
+        )
     try:
         return list(session.run_with_ort_values(None, dict(feeds)))
     except Exception as error:
-        raise InferenceError(f"ONNX Runtime refuses the inputs: {error}") from error
+        raise InferenceError(f"ONNX Runtime refuses the inputs: {error}", code="OA608") from error
 
 
 def _to_tensor(value: onnxruntime.OrtValue) -> torch.Tensor:

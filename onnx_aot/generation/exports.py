@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnx_aot.errors import InvalidOptionError, documentation
+from onnx_aot.errors import InvalidOptionError
 from onnx_aot.export import export
 from onnx_aot.generation.caches import cache_parameter, cached_states
 from onnx_aot.generation.examples import (
@@ -144,11 +144,14 @@ def export_encoder(
     config = _check_arguments(model, options, DECIDED)
     name, read = type(model).__name__, main_input(model)
     if not config.is_encoder_decoder:
-        raise InvalidOptionError(f"{name} has no encoder; export it with export_decoder alone")
+        raise InvalidOptionError(
+            f"{name} has no encoder; export it with export_decoder alone", code="OA701"
+        )
     if inputs is None and not reads_tokens(model):
         raise InvalidOptionError(
             f"the encoder of {name} reads {read}; pass an example of it: "
-            f"export_encoder(model, inputs={{{read!r}: ...}})"
+            f"export_encoder(model, inputs={{{read!r}: ...}})",
+            code="OA701",
         )
     axes = {0: BATCH} if inputs is not None else {0: BATCH, 1: ENCODED}
     given = dict(encoder_inputs(model) if inputs is None else inputs)
@@ -263,19 +266,21 @@ def _check_arguments(model: Any, options: Mapping[str, Any], decided: Sequence[s
         raise InvalidOptionError(
             f"model is a {type(model).__name__}; expected a language model of transformers, such "
             "as AutoModelForCausalLM returns. Export other models with onnx_aot.export, which "
-            "takes a cache among the inputs, and names in input_names and output_names: see "
-            f"{documentation('generation')}"
+            "takes a cache among the inputs, and names in input_names and output_names",
+            code="OA701",
         )
     wrong = [name for name in decided if name in options]
     if wrong:
         raise InvalidOptionError(
             f"this function sets {', '.join(wrong)} itself. Use onnx_aot.export for other inputs "
-            "and names"
+            "and names",
+            code="OA701",
         )
     if options.get("runtime_checks"):
         raise InvalidOptionError(
             "runtime_checks=True makes the model refuse sizes for which its code has shortcuts, "
             "such as steps without a past or of one token, although these give the same "
-            "results. Leave it out; verify=True compares such steps with PyTorch"
+            "results. Leave it out; verify=True compares such steps with PyTorch",
+            code="OA703",
         )
     return model.config

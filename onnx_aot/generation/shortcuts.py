@@ -93,5 +93,6 @@ def _refuse_difference(
         f"{sizes.sequence} new ones the logits of the capture differ by up to "
         f"{difference.max_absolute:.3g}. One program cannot do both. Export two with "
         "onnx_aot.export, one for first steps, without past_key_values, and one for the others; "
-        "or find the code in forward that depends on the length of the past or the sequence"
+        "or find the code in forward that depends on the length of the past or the sequence",
+        code="OA703",
     )

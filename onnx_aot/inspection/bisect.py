@@ -54,7 +54,8 @@ def find_guilty(source: Source, row: ComparedValue) -> Bisection:
     if source.program._origin is None:
         raise InvalidOptionError(
             "the model was loaded from a file, so its translation cannot be repeated; export "
-            "the module again, and call compare().bisect() of the new program"
+            "the module again, and call compare().bisect() of the new program",
+            code="OA607",
         )
     return _Search(source, row).run()
 

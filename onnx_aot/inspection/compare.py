@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterError
+from onnx_aot.errors import InferenceError, InvalidOptionError, OnnxExporterError, message_of
 from onnx_aot.inspection.compared_values import ComparedValue, Origin, Source
 from onnx_aot.inspection.comparison import Comparison
 from onnx_aot.inspection.differences import OutputDifference, compare_outputs
@@ -60,7 +60,8 @@ def compare_values(
     if program.exported_program is None:
         raise InvalidOptionError(
             "the program has no exported_program to compare with, for instance because it was "
-            "loaded from a file; pass its module: onnx_aot.compare(program, module, args)"
+            "loaded from a file; pass its module: onnx_aot.compare(program, module, args)",
+            code="OA607",
         )
     program.release()  # the model may have been edited since it was run
     inputs = {name: tensor.clone() for name, tensor in program._bind_inputs(args, kwargs).items()}
@@ -78,7 +79,9 @@ def _run_whole(program: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.
     except OnnxExporterError:
         raise
     except Exception as error:
-        raise InferenceError(f"ONNX Runtime cannot run the model: {error}") from error
+        raise InferenceError(
+            f"ONNX Runtime cannot run the model: {message_of(error)}", code="OA608"
+        ) from error
     return outputs
 
 

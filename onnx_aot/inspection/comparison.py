@@ -76,9 +76,13 @@ class Comparison:
         """
         wanted = row or self.first
         if wanted is None:
-            raise InvalidOptionError("all values agree; pass one of rows to isolate it")
+            raise InvalidOptionError(
+                "all values agree; pass one of rows to isolate it", code="OA607"
+            )
         if wanted not in self.rows:
-            raise InvalidOptionError(f"{wanted.fx_node} is not a row of this comparison")
+            raise InvalidOptionError(
+                f"{wanted.fx_node} is not a row of this comparison", code="OA607"
+            )
         return write_isolated(self._source, wanted, os.fspath(folder))
 
     def bisect(self) -> Bisection:
@@ -96,7 +100,7 @@ class Comparison:
                 such as one loaded from a file.
         """
         if self.first is None:
-            raise InvalidOptionError("all values agree; there is nothing to find")
+            raise InvalidOptionError("all values agree; there is nothing to find", code="OA607")
         return find_guilty(self._source, self.first)
 
     def to_json(self) -> str:

@@ -155,7 +155,8 @@ def _weight_getter(captured: torch.export.ExportedProgram, target: str) -> Calla
             raise InvalidOptionError(
                 f"the captured program has no values for {target}: the model was exported from a "
                 "module without them. Compare with one that has them: "
-                "onnx_aot.compare(program, module, args)"
+                "onnx_aot.compare(program, module, args)",
+                code="OA502",
             )
         return tensor
 

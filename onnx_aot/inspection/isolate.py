@@ -52,7 +52,8 @@ def write_isolated(source: Source, row: ComparedValue, folder: str) -> str:
     pair = next((pair for pair in pairs if pair.onnx_name == row.onnx_value), None)
     if pair is None:
         raise InvalidOptionError(
-            f"the model has no value {row.onnx_value} now; compare it again after changing it"
+            f"the model has no value {row.onnx_value} now; compare it again after changing it",
+            code="OA607",
         )
     piece = Slices(program.model.graph, pairs).slice_before(pair)
     known = _compute_inner_values(source, pairs, piece)
@@ -95,7 +96,7 @@ def _compute_inner_values(
     for value in wanted:
         if str(value.name) not in known:
             raise InvalidOptionError(
-                f"PyTorch could not compute {value.name} from the captured graph"
+                f"PyTorch could not compute {value.name} from the captured graph", code="OA607"
             )
     return known
 

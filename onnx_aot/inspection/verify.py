@@ -126,7 +126,8 @@ def verify_program(
     if not program.has_values:
         raise InvalidOptionError(
             "the program was exported without the values of its weights; call "
-            "apply_weights(state_dict or path) before verify"
+            "apply_weights(state_dict or path) before verify",
+            code="OA502",
         )
     given = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     named = dict(kwargs or {})
@@ -152,7 +153,8 @@ def _check_runtime(program: Any, runtime: str) -> None:
         raise InvalidOptionError(
             f"ONNX's reference implementation does not have {', '.join(sorted(foreign))}; it has "
             'only the operators of the standard. Verify with runtime="onnxruntime", or export '
-            "without contrib_ops"
+            "without contrib_ops",
+            code="OA604",
         )
 
 
@@ -164,7 +166,9 @@ def _in_order(
     try:
         bound = inspect.signature(forward).bind(*args, **kwargs)
     except TypeError as error:
-        raise InvalidOptionError(f"the inputs do not fit {forward!r}: {error}") from None
+        raise InvalidOptionError(
+            f"the inputs do not fit {forward!r}: {error}", code="OA003"
+        ) from None
     return bound.args, bound.kwargs
 
 

@@ -104,7 +104,8 @@ def _warn_of_dropped(program: Any) -> None:
         warn(
             f"the model writes to {', '.join(dropped)}; the new values are not outputs of the "
             'ONNX model, as with torch.onnx. state="outputs" adds them after the model\'s own '
-            "outputs"
+            "outputs",
+            "OA106",
         )
 
 

@@ -102,7 +102,8 @@ class Observed:
         if not self._kinds:
             raise InvalidOptionError(
                 "no call of the model was observed; call the model, or the code that calls it, "
-                "inside the `with onnx_aot.observe(model) as observed:` block"
+                "inside the `with onnx_aot.observe(model) as observed:` block",
+                code="OA704",
             )
         return self.kinds[0]
 
@@ -135,7 +136,9 @@ def observe(model: torch.nn.Module) -> Iterator[Observed]:
         InvalidOptionError: ``model`` is not a module, or an argument is of an unsupported class.
     """
     if not isinstance(model, torch.nn.Module):
-        raise InvalidOptionError(f"observe takes an nn.Module, not {type(model).__name__}")
+        raise InvalidOptionError(
+            f"observe takes an nn.Module, not {type(model).__name__}", code="OA704"
+        )
     observed = Observed()
     signature = inspect.signature(model.forward)
 
@@ -160,7 +163,8 @@ def _by_parameter(
             values.update(value)
         elif kind is inspect.Parameter.VAR_POSITIONAL:
             raise InvalidOptionError(
-                f"forward{signature} takes *{name}; observe needs parameters with names"
+                f"forward{signature} takes *{name}; observe needs parameters with names",
+                code="OA704",
             )
         elif value is not None:
             values[name] = value

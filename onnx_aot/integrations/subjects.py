@@ -100,11 +100,12 @@ def parse_input(text: str) -> InputSpec:
     if match is None:
         raise InvalidOptionError(
             f"input {text!r} is not understood; expected NAME:DTYPE[SIZES], such as "
-            '"ids:int64[batch,seq]" or "image:float32[batch,3,224,224]"'
+            '"ids:int64[batch,seq]" or "image:float32[batch,3,224,224]"',
+            code="OA018",
         )
     low, high = int(match["low"] or 0), int(match["high"] or 1)
     if low > high:
-        raise InvalidOptionError(f"input {text!r}: the range {low}..{high} is empty")
+        raise InvalidOptionError(f"input {text!r}: the range {low}..{high} is empty", code="OA018")
     sizes = [size.strip() for size in match["sizes"].split(",") if size.strip()]
     return InputSpec(
         name=match["name"],
@@ -129,7 +130,9 @@ def example_inputs(specs: Sequence[InputSpec]) -> dict[str, Any]:
     for spec in specs:
         dtype = getattr(torch, spec.dtype, None)
         if not isinstance(dtype, torch.dtype):
-            raise InvalidOptionError(f"input {spec.name}: torch has no type {spec.dtype!r}")
+            raise InvalidOptionError(
+                f"input {spec.name}: torch has no type {spec.dtype!r}", code="OA018"
+            )
         shape = [sizes[size] if isinstance(size, str) else size for size in spec.sizes]
         try:
             if dtype.is_floating_point or dtype.is_complex:
@@ -139,7 +142,7 @@ def example_inputs(specs: Sequence[InputSpec]) -> dict[str, Any]:
         except (RuntimeError, TypeError, MemoryError) as error:  # too large, or beyond 64 bits
             reason = str(error).partition("\n")[0]
             raise InvalidOptionError(
-                f"input {spec.name}: no tensor of {shape}: {reason}"
+                f"input {spec.name}: no tensor of {shape}: {reason}", code="OA018"
             ) from error
     return tensors
 
@@ -168,7 +171,8 @@ def build_model(reference: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         return found[0], args, dict(found[2]) if len(found) == 3 else {}
     raise InvalidOptionError(
         f"{reference} returns {type(found).__name__}; expected a module, (module, args) or "
-        "(module, args, kwargs)"
+        "(module, args, kwargs)",
+        code="OA018",
     )
 
 
@@ -181,7 +185,8 @@ def _call_factory(factory: Callable[[], Any], reference: str) -> Any:
             raise  # it has begun to run
         raise InvalidOptionError(
             f"{reference} cannot be called without arguments: {error}. A factory is a function "
-            "without arguments that returns a module, (module, args) or (module, args, kwargs)"
+            "without arguments that returns a module, (module, args) or (module, args, kwargs)",
+            code="OA018",
         ) from None
 
 
@@ -193,7 +198,9 @@ def look_up(reference: str) -> Any:
     """
     module_name, _, attribute = reference.partition(":")
     if not attribute or not all(module_name.split(".")):
-        raise InvalidOptionError(f"{reference!r} is not of the form package.module:factory")
+        raise InvalidOptionError(
+            f"{reference!r} is not of the form package.module:factory", code="OA018"
+        )
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -201,9 +208,9 @@ def look_up(reference: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # the user's module imports something that is missing
-        raise InvalidOptionError(f"there is no module {error.name!r}") from None
+        raise InvalidOptionError(f"there is no module {error.name!r}", code="OA018") from None
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise InvalidOptionError(f"{module_name} has no {attribute!r}")
+            raise InvalidOptionError(f"{module_name} has no {attribute!r}", code="OA018")
         found = getattr(found, part)
     return found

@@ -42,6 +42,7 @@ from onnx_aot.ir_passes.cleanups.gemm import (
     MATMUL_ADD_TO_GEMM,
 )
 from onnx_aot.ir_passes.cleanups.no_ops import DROP_ZEROS, REMOVE_NO_OPS
+from onnx_aot.ir_passes.cleanups.row_products import BIAS_BEFORE_TANH_GELU, MATMUL_OF_ROWS
 from onnx_aot.ir_passes.cleanups.size_arithmetic import (
     DROP_EXPAND,
     FOLD_SHAPES,
@@ -119,6 +120,8 @@ RULES: tuple[Rule, ...] = (
     GROUPED_ATTENTION,
     ATTENTION_OF_HEADS,
     ATTENTION_CACHE,  # after attention is one node
+    MATMUL_OF_ROWS,
+    BIAS_BEFORE_TANH_GELU,
     GEMM_OF_SHARED_WEIGHT,
     GEMM_OF_TRANSPOSED,
     MATMUL_ADD_TO_GEMM,  # late: other patterns match MatMul and Add separately

@@ -98,7 +98,8 @@ def wanted_classes(
     if absent := sorted(wanted - present):
         raise InvalidOptionError(
             f"export_modules_as_functions has {', '.join(absent)}, but the model calls no module "
-            f"of this class. It calls modules of {', '.join(sorted(present)) or 'no class'}"
+            f"of this class. It calls modules of {', '.join(sorted(present)) or 'no class'}",
+            code="OA012",
         )
     return wanted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from torch.export.graph_signature import OutputKind
@@ -15,9 +15,6 @@ from onnx_aot.options import Options
 from onnx_aot.pipeline.recording import Note
 
 if TYPE_CHECKING:
-    import collections
-
-    import onnx_ir as ir
     import torch
 
     from onnx_aot.capture.attempts import Captured
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from onnx_aot.inspection.differences import SizeResult
     from onnx_aot.ir_passes import Outcome
     from onnx_aot.program.program import ONNXProgram
-    from onnx_aot.targets import Adaptation
 
 __all__ = [
     "check_delivered",
@@ -36,16 +32,11 @@ __all__ = [
     "describe_dimensions",
     "describe_dropped_state",
     "describe_inline_calls",
-    "describe_less_precise_types",
-    "describe_limits",
-    "describe_missing_kernels",
     "describe_not_verified",
     "describe_rounding",
     "describe_shared_inputs",
     "describe_training",
     "describe_undone_passes",
-    "describe_unsupported",
-    "describe_wide_integers",
 ]
 
 
@@ -55,10 +46,11 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
     from onnx_aot.capture.sizes.validating_branches import describe_validations
 
     left_out = describe_validations(captured.validations, kept=options.runtime_checks)
-    texts = (captured.warning, captured.retried, left_out)
-    notes = [Note(text) for text in texts if text is not None]
+    texts = ((captured.warning, "OA106"), (captured.retried, "OA407"), (left_out, "OA102"))
+    notes = [Note(text, code) for text, code in texts if text is not None]
     notes += [
-        Note(f"switched off with this release of torch: {off}", quiet=True) for off in captured.off
+        Note(f"switched off with this release of torch: {off}", "OA016", quiet=True)
+        for off in captured.off
     ]
     if captured.resized:
         notes.append(
@@ -66,6 +58,7 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
                 "the sizes of the example would have fixed dimensions, and the model was captured "
                 f"with others: {'; '.join(captured.resized)}. The result was checked at the sizes "
                 "of the example",
+                "OA201",
                 quiet=True,
             )
         )
@@ -74,6 +67,7 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
             Note(
                 "the model branches on sizes, and the ONNX model has a capture for each branch, in "
                 f"If nodes: {'; '.join(captured.joined)}. They share the weights",
+                "OA205",
                 quiet=True,
             )
         )
@@ -82,13 +76,14 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
             Note(
                 "the model asks for the larger of two sizes, or whether one is 0, and was captured "
                 "for sizes above 0; for empty inputs it may differ from PyTorch. Exclude "
-                "0 with torch.export.Dim(name, min=1)"
+                "0 with torch.export.Dim(name, min=1)",
+                "OA206",
             )
         )
     if captured.readings:
-        notes.append(Note(_describe_readings(captured.readings), quiet=True))
+        notes.append(Note(_describe_readings(captured.readings), "OA105", quiet=True))
     if captured.reused:
-        notes.append(Note(describe_reuse(captured.reused), quiet=True))
+        notes.append(Note(describe_reuse(captured.reused), "OA126", quiet=True))
     branches = dict.fromkeys(
         f"{decision.location}: {decision.location.text}"
         for decision in captured.decisions
@@ -99,6 +94,7 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
             Note(
                 "the model branches on its data, and the ONNX model has both sides, as If nodes: "
                 f"{'; '.join(branches)}",
+                "OA101",
                 quiet=True,
             )
         )
@@ -107,6 +103,7 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
             Note(
                 "Python loops over a dynamic size became one loop of the ONNX model, and were "
                 f"compared with the model at several sizes: {'; '.join(captured.rolled)}",
+                "OA103",
                 quiet=True,
             )
         )
@@ -115,7 +112,8 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
             Note(
                 f"the model draws random numbers with {' and '.join(captured.drawn)}; the numbers "
                 "drawn during the capture are constants of the ONNX model. Draw with torch.rand "
-                "and similar functions, or pass them to forward"
+                "and similar functions, or pass them to forward",
+                "OA124",
             )
         )
     return notes
@@ -140,7 +138,8 @@ def describe_training(operators: Sequence[str]) -> list[Note]:
     return [
         Note(
             f"the model was captured in training mode: {', '.join(operators)} behave as they do in "
-            "training. Call model.eval() first for inference"
+            "training. Call model.eval() first for inference",
+            "OA123",
         )
     ]
 
@@ -173,7 +172,8 @@ def describe_dimensions(
             Note(
                 "the model behaves differently for different sizes, and was captured as it behaves "
                 f"near the example's; it may be wrong outside of {'; '.join(near)}. The report "
-                "lists the conditions"
+                "lists the conditions",
+                "OA205",
             )
         )
     chosen = describe_branches(program, requested, decisions, "; ".join([*near, *given_up]))
@@ -184,7 +184,8 @@ def describe_dimensions(
                 "the model's code branches on sizes, and the export has the branch of the example: "
                 f"{'; '.join(chosen)}. Where another branch is taken, results may be wrong: "
                 "exclude such sizes with the range of a torch.export.Dim, such as min=2, or let "
-                "the ONNX model reject them with runtime_checks=True"
+                "the ONNX model reject them with runtime_checks=True",
+                "OA205",
             )
         )
     others = describe_relations(program, requested, decisions)
@@ -192,7 +193,8 @@ def describe_dimensions(
         notes.append(
             Note(
                 "dimensions have names other than those requested: "
-                f"{'; '.join(others)}. Give dimensions that are always equal the same name"
+                f"{'; '.join(others)}. Give dimensions that are always equal the same name",
+                "OA204",
             )
         )
     squeezed = dynamic_squeezes(program, dimension_names(program, requested))
@@ -202,7 +204,8 @@ def describe_dimensions(
                 "squeeze removes dimensions of size 1, as do torch.cov and torch.corrcoef for one "
                 "variable, and the ONNX model keeps dynamic ones at every size: "
                 f"{'; '.join(squeezed)}. Squeeze only dimensions that are always 1, or exclude 1 "
-                "with torch.export.Dim(name, min=2)"
+                "with torch.export.Dim(name, min=2)",
+                "OA207",
             )
         )
     return notes
@@ -244,7 +247,7 @@ def _describe_given_up(sentences: Sequence[str], options: Options) -> list[Note]
     text = "requested dynamic dimensions are exported as the model needs them: " + "; ".join(
         sentences
     )
-    return [Note(text, quiet=options.on_specialized == "allow")]
+    return [Note(text, "OA201", quiet=options.on_specialized == "allow")]
 
 
 def _check_output_axes(program: ONNXProgram, options: Options) -> None:
@@ -261,7 +264,8 @@ def _check_output_axes(program: ONNXProgram, options: Options) -> None:
                 raise DynamicShapeError(
                     f"dynamic_axes names axis {axis!r} of the output {name!r}, whose shape is "
                     f"{[d if isinstance(d, int) else d.value for d in shape]}. Outputs need no "
-                    "entries: their dimensions follow from the inputs'"
+                    "entries: their dimensions follow from the inputs'",
+                    code="OA202",
                 )
 
 
@@ -295,6 +299,7 @@ def check_delivered(
             Note(
                 "custom_translation_table has operators that the rewritten graph does not: "
                 + ", ".join(unused),
+                "OA010",
                 quiet=True,
             )
         )
@@ -318,12 +323,13 @@ def _describe_state(program: ONNXProgram, options: Options) -> list[Note]:
             for value in program.model.graph.outputs
             if STATE in value.metadata_props
         ]
-        return [Note(f"state is input and output: {', '.join(pairs)}", quiet=True)]
+        return [Note(f"state is input and output: {', '.join(pairs)}", "OA106", quiet=True)]
     return [
         Note(
             "the model writes to buffers or inputs; their new values are extra outputs of the "
             f'ONNX model: {", ".join(state)}. state="io" makes such buffers inputs too, for a '
-            'caller that loops; state="drop" leaves the outputs out'
+            'caller that loops; state="drop" leaves the outputs out',
+            "OA106",
         )
     ]
 
@@ -343,7 +349,8 @@ def _describe_unused_weights(program: ONNXProgram, options: Options) -> list[Not
     return [
         Note(
             f"weights_as_inputs has {', '.join(map(repr, without))}, of which the graph uses "
-            "nothing; there is no input for it"
+            "nothing; there is no input for it",
+            "OA011",
         )
     ]
 
@@ -356,7 +363,7 @@ def describe_dropped_state(dropped: Sequence[str]) -> list[Note]:
         f"the model writes to {', '.join(dropped)}; the new values were left out, as asked with "
         'state="drop"'
     )
-    return [Note(text, quiet=True)]
+    return [Note(text, "OA106", quiet=True)]
 
 
 def describe_shared_inputs(
@@ -374,7 +381,8 @@ def describe_shared_inputs(
         Note(
             f"the model writes to {', '.join(written)}, and example inputs share memory "
             f"({', '.join(separated)}, with one before or, after expand, within themselves); "
-            "elements of ONNX inputs do not, so that a write to one is not seen in another"
+            "elements of ONNX inputs do not, so that a write to one is not seen in another",
+            "OA302",
         )
     ]
 
@@ -384,146 +392,11 @@ def describe_undone_passes(outcome: Outcome) -> list[Note]:
     return [
         Note(
             f"the optimization {name} failed and was undone: {reason}. The model is right without "
-            "it"
+            "it",
+            "OA407",
         )
         for name, reason in outcome.undone.items()
     ]
-
-
-def describe_less_precise_types(adaptations: Sequence[Adaptation], target: str) -> list[Note]:
-    """Notes types for which the target has only a less precise kernel."""
-    lossy = [
-        f"{a.op_type} of {a.dtype} as {a.surrogate} ({a.count}x)" for a in adaptations if a.lossy
-    ]
-    if not lossy:
-        return []
-    return [
-        Note(
-            f"{target} has no kernel for the type of some nodes, which run in another and may be "
-            f"less precise: {', '.join(lossy)}. target=None leaves them as they are"
-        )
-    ]
-
-
-def describe_missing_kernels(
-    nodes: Sequence[ir.Node], target: str, captured: torch.export.ExportedProgram
-) -> list[Note]:
-    """Notes nodes that the target cannot run, with their lines."""
-    if not nodes:
-        return []
-    from onnx_aot.metadata.keys import FX_NODE
-    from onnx_aot.metadata.provenance import location
-    from onnx_aot.targets import describe_nodes, find_release
-
-    wanted = {str(node.meta.get(FX_NODE)) for node in nodes}
-    lines = [location(node) for node in captured.graph.nodes if node.name in wanted]
-    places = dict.fromkeys(str(line) for line in lines if line is not None)
-    where = f" ({_list_some(places)})" if places else ""
-    return [
-        Note(
-            f"onnxruntime {find_release(target)} has no kernel for "
-            f"{'; '.join(describe_nodes(nodes))}, and nothing replaces them, so the model does not "
-            f"load there{where}. Compute in another type, such as float32, or choose another target"
-        )
-    ]
-
-
-def describe_wide_integers(captured: torch.export.ExportedProgram, options: Options) -> list[Note]:
-    """Notes that quantized weights would be smaller, or faster, in a later opset."""
-    from onnx_aot.dtypes import FOUR_BITS_SINCE  # onnx_ir is slow to import
-
-    if options.opset >= FOUR_BITS_SINCE:
-        return []
-    user = captured.graph_signature.user_inputs
-    nodes = [node for node in captured.graph.nodes if _is_small_weight(node, user)]
-    if not nodes:
-        return []
-    return [
-        Note(
-            f"{len(nodes)} weights of integers that four bits hold are stored one to a byte, "
-            f"because opset {options.opset} has no such type. opset_version={FOUR_BITS_SINCE} "
-            "stores two to a byte, with scales of groups in a form that ONNX Runtime multiplies "
-            "without dequantizing"
-        )
-    ]
-
-
-def _is_small_weight(node: torch.fx.Node, user: Sequence[object]) -> bool:
-    """True if a captured node dequantizes a weight whose integers fit into four bits."""
-    import torch.fx
-
-    from onnx_aot.torch_compat import OpOverload, schema_of
-
-    if not isinstance(node.target, OpOverload) or not node.args:
-        return False
-    schema = schema_of(node.target)
-    if "::dequantize_" not in schema.name:
-        return False
-    names = [argument.name for argument in schema.arguments]
-    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    low, high = given.get("quant_min"), given.get("quant_max")
-    if not (isinstance(low, int) and isinstance(high, int) and high - low <= 15):
-        return False
-    held = node.args[0]
-    return isinstance(held, torch.fx.Node) and held.op == "placeholder" and held.name not in user
-
-
-def describe_limits(captured: torch.export.ExportedProgram) -> list[Note]:
-    """Notes for the report about operators whose values ONNX Runtime computes differently."""
-    import torch.fx
-
-    from onnx_aot.metadata.provenance import location, target_name
-    from onnx_aot.ops.registry import LIMITS, REPORTED
-
-    found: dict[str, dict[str, None]] = {}
-    for module in captured.graph_module.modules():
-        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
-            types = REPORTED.get(node.target, ()) if node.op == "call_function" else ()
-            given = node.all_input_nodes[:1]
-            if not any(getattr(one.meta.get("val"), "dtype", None) in types for one in given):
-                continue
-            line = location(node)
-            where = f"{target_name(node.target)}{'' if line is None else f' at {line}'}"
-            found.setdefault(LIMITS[node.target], {})[where] = None
-    return [
-        Note(
-            f"values may differ from PyTorch's in ONNX Runtime: {limit} ({_list_some(places)})",
-            quiet=True,
-        )
-        for limit, places in found.items()
-    ]
-
-
-def _list_some(places: Iterable[str], shown: int = 3) -> str:
-    """The first places, and how many more there are."""
-    first = list(places)
-    more = f"; and {len(first) - shown} more" if len(first) > shown else ""
-    return "; ".join(first[:shown]) + more
-
-
-def describe_unsupported(
-    unsupported: collections.Counter[str], model: ir.Model, options: Options
-) -> list[Note]:
-    """Notes operators that are nodes of their own names, and unused ``custom_opsets``."""
-    notes = []
-    if unsupported:
-        shown = ", ".join(f"{target} ({n}x)" for target, n in unsupported.most_common())
-        stands = "calls of local functions without a body" * (options.unsupported == "function")
-        notes.append(
-            Note(
-                f"{len(unsupported)} operator(s) have no ONNX translation and are "
-                f"{stands or 'nodes'} of domains of their own, which ONNX Runtime runs only with a "
-                f"library of custom operators that has them: {shown}"
-            )
-        )
-    unused = (options.custom_opsets or {}).keys() - model.opset_imports.keys()
-    if unused:
-        notes.append(
-            Note(
-                f"custom_opsets names domains that the model has no operators of: {sorted(unused)}"
-            )
-        )
-    return notes
 
 
 def describe_not_verified(program: ONNXProgram) -> list[Note]:
@@ -534,7 +407,8 @@ def describe_not_verified(program: ONNXProgram) -> list[Note]:
         return [
             Note(
                 "the model was not verified: it was exported without the values of its weights. "
-                "Compare it after apply_weights"
+                "Compare it after apply_weights",
+                "OA502",
             )
         ]
     foreign = foreign_operators(program.model)
@@ -543,7 +417,8 @@ def describe_not_verified(program: ONNXProgram) -> list[Note]:
     return [
         Note(
             "the model was not verified: ONNX Runtime needs a library of custom operators for "
-            f"{', '.join(foreign)}"
+            f"{', '.join(foreign)}",
+            "OA604",
         )
     ]
 
@@ -569,7 +444,7 @@ def describe_rounding(results: Sequence[SizeResult]) -> list[Note]:
                     "which the choice is clear, such as real data, give results that can be "
                     "compared"
                 )
-            notes.append(Note(text, quiet=not difference.choice))
+            notes.append(Note(text, "OA606", quiet=not difference.choice))
     return notes
 
 
@@ -580,6 +455,7 @@ def describe_inline_calls(calls: Sequence[str]) -> list[Note]:
     return [
         Note(
             f"the nodes of {', '.join(calls)} stay in the graph: something outside of the module "
-            "reads one of its values and gives the module another"
+            "reads one of its values and gives the module another",
+            "OA012",
         )
     ]

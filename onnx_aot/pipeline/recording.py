@@ -64,9 +64,16 @@ def new_record(
 
 @dataclasses.dataclass(frozen=True)
 class Note:
-    """A sentence for the user: a line of the report and, unless ``quiet``, a warning."""
+    """A sentence for the user: a line of the report and, unless ``quiet``, a warning.
+
+    Attributes:
+        text: The sentence.
+        code: Code of the page that explains it.
+        quiet: Whether it is in the report only.
+    """
 
     text: str
+    code: str
     quiet: bool = False
 
 
@@ -75,11 +82,11 @@ def publish(record: ExportRecord, notes: Iterable[Note]) -> None:
     for note in notes:
         if note.text in record.notes:
             continue
-        record.notes.append(note.text)
+        record.notes[note.text] = note.code
         if note.quiet:
             logger.info(note.text)
         else:
-            warn(note.text)
+            warn(note.text, note.code)
 
 
 @contextlib.contextmanager
@@ -163,7 +170,7 @@ def dump_program(
             torch.export.save(program.exported_program, file)
     except Exception as error:  # the model itself is not affected
         reason = f"{type(error).__name__}: {error}"
-        return [Note(f"the captured program could not be saved: {reason}")]
+        return [Note(f"the captured program could not be saved: {reason}", "OA501")]
     logger.info("the captured program is in %s", path)
     return []
 
@@ -180,7 +187,7 @@ def write_report(
     try:
         path = build_report(record, program).save(folder)
     except Exception as error:  # the program, or the error that is being reported, matters more
-        warn(f"could not write the report: {type(error).__name__}: {error}")
+        warn(f"could not write the report: {type(error).__name__}: {error}", "OA501")
         return
     logger.info("the report is in %s", path)
     if record.error is not None:

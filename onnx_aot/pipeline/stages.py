@@ -18,6 +18,7 @@ from onnx_aot import torch_compat
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.options import Options
 from onnx_aot.pipeline import notes as describe
+from onnx_aot.pipeline import operator_notes
 from onnx_aot.pipeline.recording import Note
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def capture_model(
         notes = describe.describe_capture(captured, options)
         notes += describe.describe_dimensions(program, requested, options, captured)
     if not torch_compat.is_tested():
-        notes.append(Note(torch_compat.describe_untested(), quiet=True))
+        notes.append(Note(torch_compat.describe_untested(), "OA016", quiet=True))
     notes += describe.describe_training(training_operators(program.graph_module))
     given_args, given_kwargs = unwrap_constants((inputs.args, inputs.kwargs))
     reference = Reference(model, given_args, given_kwargs, inputs.separated)
@@ -220,21 +221,23 @@ def _run_fx_passes(
             program = torch_compat.functionalized_by_torch(original)
     except Exception as error:
         raise FunctionalizationError(
-            f"{refused}, and torch's run_decompositions failed too: "
-            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            f"{refused.message}, and torch's run_decompositions failed too: "
+            f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
+            code=refused.code,
         ) from error
     if not keeps_dimensions(original, program):
         raise FunctionalizationError(
-            f"{refused}, and torch's run_decompositions makes dynamic dimensions static. Write it "
-            "without the in-place operator, or make its dimensions static"
+            f"{refused.message}, and torch's run_decompositions makes dynamic dimensions static. "
+            "Write it without the in-place operator, or make its dimensions static",
+            code=refused.code,
         )
     for fx_pass in fx_passes:
         program = fx_pass(program)
     note = (
-        f"{refused}. The whole program was functionalized by torch's run_decompositions instead, "
-        "which takes longer and breaks composite operators apart"
+        f"{refused.message}. The whole program was functionalized by torch's run_decompositions "
+        "instead, which takes longer and breaks composite operators apart"
     )
-    return program, [Note(note, quiet=True)]
+    return program, [Note(note, refused.code, quiet=True)]
 
 
 def translate_graph(
@@ -265,11 +268,11 @@ def translate_graph(
             weights_as_inputs=options.weights_as_inputs,
         ),
     )
-    notes = describe.describe_unsupported(
+    notes = operator_notes.describe_unsupported(
         translated.statistics.unsupported, translated.model, options
     )
-    notes += describe.describe_wide_integers(program, options)
-    return translated, notes + describe.describe_limits(program)
+    notes += operator_notes.describe_wide_integers(program, options)
+    return translated, notes + operator_notes.describe_limits(program)
 
 
 def _collect_translations(
@@ -322,8 +325,10 @@ def fit_to_target(
 
     check_ir_version(model, target)
     fit = legalize(model, target)
-    notes = describe.describe_less_precise_types(fit.adaptations, target)
-    return fit.adaptations, notes + describe.describe_missing_kernels(fit.left, target, captured)
+    notes = operator_notes.describe_less_precise_types(fit.adaptations, target)
+    return fit.adaptations, notes + operator_notes.describe_missing_kernels(
+        fit.left, target, captured
+    )
 
 
 def verify_program(program: ONNXProgram, reference: Reference) -> tuple[list[SizeResult], Notes]:
@@ -352,7 +357,7 @@ def verify_program(program: ONNXProgram, reference: Reference) -> tuple[list[Siz
             f"ONNX Runtime refuses empty inputs that PyTorch takes: {'; '.join(refused)}. The "
             "report says why"
         )
-        notes.append(Note(note))
+        notes.append(Note(note, "OA206"))
     return results, notes
 
 

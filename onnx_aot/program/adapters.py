@@ -31,7 +31,8 @@ def write_adapter(
     if not tensors:
         raise InvalidOptionError(
             "the model has no weights as inputs, which an adapter replaces. Export it with "
-            "weights_as_inputs=[...], with patterns of their names such as '*.lora_*'"
+            "weights_as_inputs=[...], with patterns of their names such as '*.lora_*'",
+            code="OA011",
         )
     check_destination(path)
     adapter = onnxruntime.AdapterFormat()

@@ -88,7 +88,8 @@ def example_arguments(program: torch.export.ExportedProgram) -> tuple[Any, Any]:
     leaves = pytree.tree_leaves((args, kwargs))
     if args is None or any(isinstance(x, FakeTensor) or getattr(x, "is_meta", 0) for x in leaves):
         raise InvalidOptionError(
-            "the exported program has no example inputs with values; give inputs: args, kwargs"
+            "the exported program has no example inputs with values; give inputs: args, kwargs",
+            code="OA607",
         )
     return unwrap_constants((args, kwargs or {}))  # type: ignore[no-any-return]
 
@@ -112,7 +113,8 @@ def _bind_arguments(
         taken = [*names, *(f"{name}=..." for name in keywords)]
         raise InferenceError(
             f"the model was captured with ({', '.join(taken)}); it was called with "
-            f"({', '.join(given)})"
+            f"({', '.join(given)})",
+            code="OA602",
         )
     args_spec, kwargs_spec = input_structure(program).children()
     specs = [*args_spec.children(), *kwargs_spec.children()]
@@ -153,7 +155,8 @@ def _values_by_signature(
             raise InferenceError(
                 f"{name} was left at its default {default!r} when the model was captured, which "
                 f"is now part of it; {_describe_given(values[name])} was given. "
-                f"Export the model anew with {name} among the example inputs"
+                f"Export the model anew with {name} among the example inputs",
+                code="OA602",
             )
     return [values[label] for label in labels]
 
@@ -202,7 +205,9 @@ def _check_constant(path: str, leaf: Any, captured: Any) -> None:
     if not same_constant(leaf, captured):
         raise InferenceError(
             f"{path} was {captured!r} when the model was captured, which is now part of it; "
-            f"{_describe_given(leaf)} was given. Export the model anew with {_describe_given(leaf)}"
+            f"{_describe_given(leaf)} was given. Export the model anew with "
+            f"{_describe_given(leaf)}",
+            code="OA602",
         )
 
 
@@ -211,10 +216,13 @@ def _check_variable(path: str, leaf: Any, captured: Any) -> None:
         integral = isinstance(leaf, (int, torch.SymInt)) and not isinstance(leaf, bool)
         scalar = isinstance(leaf, torch.Tensor) and leaf.dim() == 0
         if not integral and not (scalar and not leaf.is_floating_point()):
-            raise InferenceError(f"{path} is a whole number; {_describe_given(leaf)} was given")
+            raise InferenceError(
+                f"{path} is a whole number; {_describe_given(leaf)} was given", code="OA602"
+            )
     elif not isinstance(leaf, (torch.Tensor, *NUMBERS)):
         raise InferenceError(
-            f"{path} was a tensor when the model was captured; {_describe_given(leaf)} was given"
+            f"{path} was a tensor when the model was captured; {_describe_given(leaf)} was given",
+            code="OA602",
         )
 
 
@@ -243,7 +251,8 @@ def _walk_leaves(value: Any, spec: Any, path: str) -> Iterator[tuple[str, Any]]:
         raise InferenceError(
             f"{path} is structured differently from when the model was captured: "
             f"{_describe_structure(value)} was given, it was {_name_of_type(spec)} of "
-            f"{keys or spec.num_children}"
+            f"{keys or spec.num_children}",
+            code="OA602",
         )
     if isinstance(spec.context, Rest) and keys is None:
         accessors = [f".{n}" if isinstance(n, str) else f"[{n}]" for n in spec.context.names]
@@ -278,7 +287,8 @@ def _check_rest(path: str, value: Any, given: Rest, captured: Rest) -> None:
         raise InferenceError(
             f"{path} is structured differently from when the model was captured: a "
             f"{type(value).__name__} with {', '.join(map(str, given.names)) or 'nothing'} was "
-            f"given, it had {', '.join(map(str, captured.names)) or 'nothing'}"
+            f"given, it had {', '.join(map(str, captured.names)) or 'nothing'}",
+            code="OA602",
         )
     for name in {**captured.constants, **given.constants}:
         _check_constant(f"{path}.{name}", given.constants.get(name), captured.constants.get(name))

@@ -51,7 +51,7 @@ def refuse_other_sizes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> N
     for relation in known["relations"]:
         if conditions.holds(relation, sizes) is False:
             found = ", ".join(f"{t} is {size}" for t, size in sizes.items() if _is_in(t, relation))
-            raise InferenceError(f"the model was exported with {relation}; {found}")
+            raise InferenceError(f"the model was exported with {relation}; {found}", code="OA603")
 
 
 def _is_in(term: str, relation: str) -> bool:
@@ -64,5 +64,6 @@ def _refuse_outside(size: int, limits: Mapping[str, int], what: str) -> None:
         accepted = f"{least} or more" if most is None else f"{least} to {most}"
         raise InferenceError(
             f"{what} is {size}; the model was captured for {accepted}. Export it with another "
-            "range of the dimension, or an example that does not narrow it"
+            "range of the dimension, or an example that does not narrow it",
+            code="OA603",
         )

@@ -71,7 +71,7 @@ class Editable:
         if self._origin is not None:
             self._origin.passes.update(outcome.counts)
         for name, reason in outcome.undone.items():
-            warn(f"the optimization {name} failed and was undone: {reason}")
+            warn(f"the optimization {name} failed and was undone: {reason}", "OA407")
         return dict(outcome.counts)
 
     def inline(self) -> None:
@@ -146,8 +146,10 @@ class Editable:
                 value.const_value = as_held(value, stored)
         if unknown:
             warnings.warn(
-                f"the model has no weight {', '.join(map(repr, unknown))}; not applied",
-                OnnxExporterWarning,
+                OnnxExporterWarning(
+                    f"the model has no weight {', '.join(map(repr, unknown))}; not applied",
+                    "OA506",
+                ),
                 stacklevel=2,
             )
         self.release()

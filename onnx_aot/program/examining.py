@@ -79,7 +79,8 @@ class Examinable:
         if captured is None and (model is None or args is None):
             raise InvalidOptionError(
                 "a program that was loaded from a file has neither the model nor example inputs; "
-                "give both: program.verify(model, args)"
+                "give both: program.verify(model, args)",
+                code="OA607",
             )
         if args is None and kwargs is None and captured is not None:
             args, kwargs = example_arguments(captured)

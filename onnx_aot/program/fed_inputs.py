@@ -35,7 +35,8 @@ def fed_values(
         if is_absent(tensor):
             raise InferenceError(
                 f"input {name} has no values yet: the model was exported from a module without "
-                f"them. Call apply_weights(state_dict), or give {name} in the call"
+                f"them. Call apply_weights(state_dict), or give {name} in the call",
+                code="OA502",
             )
         values.append(tensor)
     return values

@@ -39,11 +39,15 @@ def check_model(model: ir.Model, path: str) -> None:
             metadata on dimensions does not have the form that a save gives it.
     """
     if not all(isinstance(text, str) for text in _texts(model)):
-        raise InvalidOptionError(f"{path} is not a valid model: it has a text that is not UTF-8")
+        raise InvalidOptionError(
+            f"{path} is not a valid model: it has a text that is not UTF-8", code="OA504"
+        )
     for tensor in _tensors(model):
         problem = _find_problem(tensor)
         if problem is not None:
-            raise InvalidOptionError(f"{path} is not a valid model: tensor {tensor.name} {problem}")
+            raise InvalidOptionError(
+                f"{path} is not a valid model: tensor {tensor.name} {problem}", code="OA504"
+            )
         if isinstance(tensor, ir.ExternalTensor):
             _check_location(str(tensor.location), path)
     _refuse_recursion(model, path)
@@ -138,11 +142,14 @@ def _check_location(location: str, model: str) -> None:
     if not lies_beside(location, model):
         raise InvalidOptionError(
             f"{model} refers to the file {location}, which is not in its folder. Copy the data "
-            "into the folder of the model; a link to a file elsewhere is not followed"
+            "into the folder of the model; a link to a file elsewhere is not followed",
+            code="OA504",
         )
     path = os.path.join(os.path.dirname(os.path.abspath(model)), location)
     if os.path.lexists(path) and not os.path.isfile(path):
-        raise InvalidOptionError(f"{model} refers to {location}, which is not a regular file")
+        raise InvalidOptionError(
+            f"{model} refers to {location}, which is not a regular file", code="OA504"
+        )
 
 
 # --- functions -----------------------------------------------------------------------------------
@@ -159,7 +166,7 @@ def _refuse_recursion(model: ir.Model, path: str) -> None:
         if not leaves:
             names = ", ".join(f"{domain}::{name}" for domain, name, _ in sorted(calls))
             raise InvalidOptionError(
-                f"{path} is not a valid model: functions call themselves: {names}"
+                f"{path} is not a valid model: functions call themselves: {names}", code="OA504"
             )
         for key in leaves:
             del calls[key]
@@ -178,7 +185,8 @@ def _check_dimensions(written: str | None, path: str) -> None:
     if not _is_table_of_dimensions(known):
         raise InvalidOptionError(
             f"{path}: the metadata {DIMENSIONS} of its graph does not have the form that a save "
-            "gives it; remove the entry, or save the model again"
+            "gives it; remove the entry, or save the model again",
+            code="OA504",
         )
 
 

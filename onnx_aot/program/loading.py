@@ -30,7 +30,7 @@ def load_model(path: str | os.PathLike[str]) -> ir.Model:
     given = os.fspath(path)
     while True:
         if not os.path.isfile(given):
-            raise InvalidOptionError(f"there is no file {given} to load a model from")
+            raise InvalidOptionError(f"there is no file {given} to load a model from", code="OA504")
         before = _identify(given)
         try:
             return _load(given)
@@ -51,10 +51,10 @@ def _load(path: str) -> ir.Model:
     try:
         model = ir.load(path)
     except OSError as error:
-        raise InvalidOptionError(f"{path} cannot be read: {error}") from error
+        raise InvalidOptionError(f"{path} cannot be read: {error}", code="OA504") from error
     except Exception as error:  # of protobuf, or of onnx_ir for messages that make no sense
         raise InvalidOptionError(
-            f"{path} is not an ONNX model: {innermost_message(error)}"
+            f"{path} is not an ONNX model: {innermost_message(error)}", code="OA504"
         ) from error
     check_model(model, path)
     files: dict[str, MappedFile] = {}
@@ -74,13 +74,15 @@ def _map_tensor(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFi
         file = files.get(path) or files.setdefault(path, MappedFile(path))
     except OSError as error:
         raise InvalidOptionError(
-            f"{model} refers to {tensor.location}, which is not beside it: {error.strerror}"
+            f"{model} refers to {tensor.location}, which is not beside it: {error.strerror}",
+            code="OA504",
         ) from error
     shape, offset = [int(size) for size in tensor.shape.numpy()], tensor.offset or 0
     if offset + tensor.nbytes > file.size:
         raise InvalidOptionError(
             f"{path} has {file.size} bytes; {tensor.name} in {model} ends at byte "
-            f"{offset + tensor.nbytes}"
+            f"{offset + tensor.nbytes}",
+            code="OA504",
         )
     if tensor.dtype.bitwidth in PACKED:
         data = file.map_tensor(torch.uint8, [tensor.nbytes], offset).numpy()

@@ -171,7 +171,8 @@ class ONNXProgram(Editable, Examinable, Viewable):
         if self.exported_program is None:
             raise InvalidOptionError(
                 "the program has no exported_program, which holds the structure of the outputs; "
-                "programs that onnx_aot.export returns have one"
+                "programs that onnx_aot.export returns have one",
+                code="OA607",
             )
         return structure_outputs(self.exported_program, outputs)
 
@@ -225,7 +226,8 @@ class ONNXProgram(Editable, Examinable, Viewable):
         unknown = [name for name in value_names if name not in present]
         if unknown:
             raise InvalidOptionError(
-                f"the model has no value {unknown[0]!r}; program.model lists all of them"
+                f"the model has no value {unknown[0]!r}; program.model lists all of them",
+                code="OA014",
             )
         # ONNX Runtime would return inputs and weights in memory that callers must not keep
         known = {name: tensor.clone() for name, tensor in inputs.items()}
@@ -250,8 +252,8 @@ class ONNXProgram(Editable, Examinable, Viewable):
 
         Both run on the same inputs, PyTorch node by node. ``first`` of the result is the first
         value that goes wrong by itself, with its captured node and the user's line; ``isolate`` and
-        ``bisect`` continue from there. ``state`` does not change. See
-        docs/debugging-a-mismatch.md.
+        ``bisect`` continue from there. ``state`` does not change. The
+        page "Debugging a mismatch" of the documentation shows each step.
 
         Args:
             args: Positional arguments, as in a call; by default, with ``kwargs``, the example
@@ -311,7 +313,8 @@ class ONNXProgram(Editable, Examinable, Viewable):
             raise InferenceError(
                 f"ONNX Runtime has no {', '.join(foreign)}. Pass a function to "
                 "initialize_inference_session that makes a session whose options have a library of "
-                "custom operators: SessionOptions.register_custom_ops_library"
+                "custom operators: SessionOptions.register_custom_ops_library",
+                code="OA604",
             )
         weights = sum(v.const_value.nbytes for v in weights_of(self.model) if v.const_value)
         if weights <= EXTERNAL_THRESHOLD:

@@ -189,7 +189,8 @@ def _check_input(declared: ir.Value, tensor: torch.Tensor) -> None:
     )
     if not fits:
         raise InferenceError(
-            f"input {name} has shape {shape} in the model; {list(tensor.shape)} was given"
+            f"input {name} has shape {shape} in the model; {list(tensor.shape)} was given",
+            code="OA603",
         )
 
 
@@ -220,7 +221,8 @@ def _check_named_sizes(
         if other != size:
             raise InferenceError(
                 f"dimension {name} is {other} in {where}, and {size} in input {declared.name}, "
-                f"axis {axis}"
+                f"axis {axis}",
+                code="OA603",
             )
 
 

@@ -61,7 +61,9 @@ class NameTable:
         """
         found = self.parameters.get(name) or self.values.get(name)
         if found is None:
-            raise InvalidOptionError(f"the model has no value for {name!r} of the PyTorch module")
+            raise InvalidOptionError(
+                f"the model has no value for {name!r} of the PyTorch module", code="OA014"
+            )
         return found
 
     def to_torch(self, name: str) -> list[str]:
@@ -73,7 +75,9 @@ class NameTable:
         found = [n for n, onnx_name in self.parameters.items() if onnx_name == name]
         found = found or [n for n, onnx_name in self.values.items() if onnx_name == name]
         if not found:
-            raise InvalidOptionError(f"nothing in the PyTorch module corresponds to {name!r}")
+            raise InvalidOptionError(
+                f"nothing in the PyTorch module corresponds to {name!r}", code="OA014"
+            )
         return found
 
 
@@ -139,10 +143,13 @@ def rename_axes(model: ir.Model, names: Mapping[str, str]) -> None:
     for old, new in names.items():
         if old not in used:
             raise InvalidOptionError(
-                f"there is no dimension {old!r}; there are {', '.join(sorted(used)) or 'none'}"
+                f"there is no dimension {old!r}; there are {', '.join(sorted(used)) or 'none'}",
+                code="OA014",
             )
         if not str(new).isidentifier() or (new in used and new not in names):
-            raise InvalidOptionError(f"a dimension cannot be called {new!r}; take another name")
+            raise InvalidOptionError(
+                f"a dimension cannot be called {new!r}; take another name", code="OA014"
+            )
 
     def rename_terms(text: str) -> str:
         return word.sub(lambda found: names.get(found[0], found[0]), text)

@@ -43,7 +43,7 @@ class Viewable:
         from onnx_aot.inspection.view.page import render_page
 
         if not isinstance(path, (str, os.PathLike)):
-            raise InvalidOptionError(f"cannot write a view to {path!r}; give a path")
+            raise InvalidOptionError(f"cannot write a view to {path!r}; give a path", code="OA503")
         check_destination(path)
         page = render_page(collect(self.model, absent=is_absent, comparison=comparison))
         try:

@@ -133,13 +133,14 @@ def register_containers(value: Any, path: str, what: str) -> None:
             return
         if not _register(value):
             if not _is_constant(value):
-                raise InvalidOptionError(_not_understood(value, path, what))
+                raise InvalidOptionError(_not_understood(value, path, what), code="OA005")
             return
     if node is not None and node.flatten_with_keys_fn is None and what == INPUTS:
         raise InvalidOptionError(
             f"{path} of the {what} is a {_full_name(type(value))}, which is registered with "
             "torch's pytree without flatten_with_keys_fn; torch.export needs it to name the "
-            "contents. It returns [(pytree.GetAttrKey(name), child), ...] and the context"
+            "contents. It returns [(pytree.GetAttrKey(name), child), ...] and the context",
+            code="OA005",
         )
     for below, child in _list_children(value):
         register_containers(child, path + below, what)
@@ -221,7 +222,8 @@ def _refuse_kind(tensor: torch.Tensor, path: str) -> None:
     else:
         return
     raise InvalidOptionError(
-        f"{path} of the {INPUTS} {found}; inputs of an ONNX model are dense tensors. Pass {fix}"
+        f"{path} of the {INPUTS} {found}; inputs of an ONNX model are dense tensors. Pass {fix}",
+        code="OA006",
     )
 
 

@@ -14,7 +14,7 @@ from onnx_aot.errors import (
     SourceLocation,
     TranslationError,
     UnsupportedOperatorError,
-    documentation,
+    message_of,
 )
 
 __all__ = ["Failure", "FailureDetail", "failure_of"]
@@ -22,19 +22,20 @@ __all__ = ["Failure", "FailureDetail", "failure_of"]
 # Used where an error has no advice of its own.
 FIXES: tuple[tuple[type[BaseException], str], ...] = (
     (InvalidOptionError, "call export as the message says"),
-    (CaptureError, f"see {documentation('troubleshooting')}"),
-    (DynamicShapeError, f"see {documentation('dynamic-shapes')}"),
+    (CaptureError, "do as the message or the page of its code says"),
+    (DynamicShapeError, "change dynamic_shapes or the model as the message says"),
     (
         TranslationError,
         "correct the translation if it is yours; otherwise pass your own for the operator, "
         "custom_translation_table={operator: function}, and report this as a bug of onnx_aot",
     ),
-    (ConversionError, f"do as the message says, or see {documentation('troubleshooting')}"),
+    (ConversionError, "do as the message or the page of its code says"),
     (OnnxExporterError, "do as the message says"),
     (KeyboardInterrupt, "it was interrupted; export again"),
     (
         MemoryError,
-        f"see {documentation('large-models')}: enable_fake_mode needs no memory for weights",
+        "make the model within onnx_aot.enable_fake_mode(), which needs no memory for "
+        "weights; program.apply_weights(path) reads them while saving",
     ),
 )
 BUG = "this may be a bug of onnx_aot: report it with this file"
@@ -63,6 +64,7 @@ class Failure:
 
     Attributes:
         error: Name of the exception's class.
+        code: Code of the page that explains it; empty for errors of other packages.
         stage: Name of the stage that failed, or an empty string.
         cause: What was found, in a few sentences.
         places: Lines of the user's code, the one that matters most first.
@@ -73,6 +75,7 @@ class Failure:
     """
 
     error: str
+    code: str
     stage: str
     cause: str
     places: tuple[SourceLocation, ...]
@@ -84,7 +87,7 @@ class Failure:
 
 def failure_of(error: BaseException, stage: str, traceback: str) -> Failure:
     """Describes an exception, given the stage that it ended and its traceback as text."""
-    name, message = type(error).__name__, str(error)
+    name, message = type(error).__name__, message_of(error)
     ours = error if isinstance(error, OnnxExporterError) else OnnxExporterError()
     cause, places, fix = ours.cause, ours.places, ours.fix
     first = message.strip().partition("\n\n")[0]
@@ -92,7 +95,9 @@ def failure_of(error: BaseException, stage: str, traceback: str) -> Failure:
     if not isinstance(error, OnnxExporterError):
         cause = f"{name}: {cause}"
     fix = fix or next((text for kind, text in FIXES if isinstance(error, kind)), BUG)
-    return Failure(name, stage, cause, places, fix, message, _list_details(error), traceback)
+    return Failure(
+        name, ours.code, stage, cause, places, fix, message, _list_details(error), traceback
+    )
 
 
 def _list_details(error: BaseException) -> tuple[FailureDetail, ...]:

@@ -39,7 +39,7 @@ def render(report: ReportFields) -> str:
         _stages_section(report),
         "" if failure is None else _details_section(failure),
         "" if failure is None else f"## What went wrong\n\n{fence_code(_format_message(failure))}",
-        _list_section("Notes", report.notes),
+        _notes_section(report),
         _pairs_section("What was asked", ("Option", "Value"), _quote_values(report.asked)),
         _delivery_section(report),
         _sizes_sections(report),
@@ -62,10 +62,12 @@ def render(report: ReportFields) -> str:
 # --- pieces of text ------------------------------------------------------------------------------
 
 
-def _list_section(title: str, lines: Sequence[str]) -> str:
-    return (
-        f"## {title}\n\n" + "\n".join(f"- {escape_html(line)}" for line in lines) if lines else ""
-    )
+def _notes_section(report: ReportFields) -> str:
+    """Section with the notes, each with its code; ``onnx-aot explain CODE`` prints its page."""
+    if not report.notes:
+        return ""
+    notes = zip(report.notes, report.note_codes, strict=True)
+    return "## Notes\n\n" + "\n".join(f"- {escape_html(text)} ({code})" for text, code in notes)
 
 
 def _pairs_section(title: str, header: tuple[str, str], entries: Mapping[str, Any]) -> str:
@@ -92,6 +94,8 @@ def _first_screen(failure: Failure) -> str:
     if len(failure.places) > PLACES:
         lines.append(f"       and {len(failure.places) - PLACES} more, below")
     lines += _label_text("fix", failure.fix)
+    if failure.code:
+        lines.append(f"see    onnx-aot explain {failure.code}")
     return "\n".join(lines)
 
 

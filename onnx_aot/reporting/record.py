@@ -80,7 +80,7 @@ class ExportRecord:
         optimizations: How often each pass and rule changed the model, by name.
         adaptations: Changes that the target needed: entries with ``op_type``, ``dtype``,
             ``surrogate``, ``lossy`` and ``count``.
-        notes: What the user should know, such as a fallback that was taken.
+        notes: What the user should know, such as a fallback that was taken, with the code of each.
         verification: Results of the comparison with PyTorch, per set of sizes, if asked for.
         profile: Call profile as text, if asked for.
         error: The exception that ended the export.
@@ -102,7 +102,7 @@ class ExportRecord:
     conditions: list[str] = dataclasses.field(default_factory=list)
     optimizations: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     adaptations: Sequence[Any] = ()
-    notes: list[str] = dataclasses.field(default_factory=list)
+    notes: dict[str, str] = dataclasses.field(default_factory=dict)
     verification: list[SizeResult] = dataclasses.field(default_factory=list)
     profile: str = ""
     error: BaseException | None = None

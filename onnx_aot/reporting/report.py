@@ -105,6 +105,7 @@ def build_report(record: ExportRecord, program: Any = None) -> ExportReport:
         strategy=record.strategy,
         asked={name: _shorten_repr(value) for name, value in record.asked.items()},
         notes=tuple(record.notes),
+        note_codes=tuple(record.notes.values()),
         conditions=tuple(map(without_locals, record.conditions)),
         operators=_list_operators(record),
         optimizations=dict(record.optimizations.most_common()),

@@ -125,6 +125,7 @@ class ReportFields:
         asked: Arguments of ``export`` that are not the defaults, as text.
         delivered: What was asked for, next to what was delivered.
         notes: What the user should know; most were warnings.
+        note_codes: Codes of the pages that explain the notes, in their order.
         conditions: Conditions on input sizes under which the captured graph matches the model.
         dimensions: Ranges of the dynamic dimensions by name, with ``min`` and ``max``.
         relations: Relations between sizes of inputs.
@@ -154,6 +155,7 @@ class ReportFields:
     asked: Mapping[str, str]
     delivered: tuple[Delivery, ...]
     notes: tuple[str, ...]
+    note_codes: tuple[str, ...]
     conditions: tuple[str, ...]
     dimensions: Mapping[str, Mapping[str, int]]
     relations: tuple[str, ...]

@@ -41,7 +41,8 @@ def check_destination(destination: Any) -> None:
         return
     if not isinstance(destination, (str, os.PathLike)) or isinstance(os.fspath(destination), bytes):
         raise InvalidOptionError(
-            f"cannot save to {destination!r}; give a path, or a file object opened in binary mode"
+            f"cannot save to {destination!r}; give a path, or a file object opened in binary mode",
+            code="OA503",
         )
     refused = _refused_kind(os.fspath(destination))
     if refused is not None:

@@ -80,18 +80,20 @@ def read_checkpoint(source: Mapping[str, Any] | str | os.PathLike[str]) -> dict[
     if not isinstance(source, (str, os.PathLike)):
         raise InvalidOptionError(
             f"weights are {type(source).__name__}; pass a dict of tensors by name, a "
-            ".safetensors or .pt file, or a folder with model.safetensors.index.json"
+            ".safetensors or .pt file, or a folder with model.safetensors.index.json",
+            code="OA505",
         )
     path = os.fspath(source)
     if os.path.isdir(path):
         found = [name for name in INDEXES if os.path.isfile(os.path.join(path, name))]
         if not found:
             raise InvalidOptionError(
-                f"the folder {path} has none of {', '.join(INDEXES)}; give the path of a file"
+                f"the folder {path} has none of {', '.join(INDEXES)}; give the path of a file",
+                code="OA505",
             )
         path = os.path.join(path, found[0])
     if not os.path.isfile(path):
-        raise InvalidOptionError(f"there is no file {path} to take weights from")
+        raise InvalidOptionError(f"there is no file {path} to take weights from", code="OA505")
     if path.endswith(".json"):
         return _read_index(path)
     if path.endswith(".safetensors"):
@@ -100,7 +102,8 @@ def read_checkpoint(source: Mapping[str, Any] | str | os.PathLike[str]) -> dict[
         return _read_pickled(path)
     raise InvalidOptionError(
         f"{path} has an unknown format; weights are read from .safetensors, {', '.join(PICKLED)} "
-        "and .index.json files"
+        "and .index.json files",
+        code="OA505",
     )
 
 
@@ -140,7 +143,9 @@ def _translate_errors(path: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise InvalidOptionError(f"{path} is not a complete safetensors file: {reason}") from error
+        raise InvalidOptionError(
+            f"{path} is not a complete safetensors file: {reason}", code="OA505"
+        ) from error
 
 
 def _read_header(file: MappedFile) -> tuple[int, dict[str, Any]]:
@@ -179,25 +184,30 @@ def _read_index(path: str) -> dict[str, Given]:
         if not all(isinstance(name, str) for name in names):
             raise ValueError("it has a number in place of the name of a file")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidOptionError(f"{path} is not an index of weights: {error}") from error
+        raise InvalidOptionError(
+            f"{path} is not an index of weights: {error}", code="OA505"
+        ) from error
     folder = os.path.dirname(path)
     outside = [name for name in names if not lies_beside(name, path) or name.endswith(".json")]
     if outside:
         raise InvalidOptionError(
             f"{path} names {len(outside)} files that are not weights in its folder: "
             f"{', '.join(outside[:5])}. Copy the files beside the index; a link to a file "
-            "elsewhere is not followed"
+            "elsewhere is not followed",
+            code="OA505",
         )
     absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
     if absent:
         raise InvalidOptionError(
-            f"{path} names {len(absent)} files that are not beside it: {', '.join(absent[:5])}"
+            f"{path} names {len(absent)} files that are not beside it: {', '.join(absent[:5])}",
+            code="OA505",
         )
     files = {name: read_checkpoint(os.path.join(folder, name)) for name in names}
     lost = [tensor for tensor, name in index.items() if tensor not in files[name]]
     if lost:
         raise InvalidOptionError(
-            f"{path} names {len(lost)} tensors that its files do not have: {', '.join(lost[:5])}"
+            f"{path} names {len(lost)} tensors that its files do not have: {', '.join(lost[:5])}",
+            code="OA505",
         )
     return {tensor: files[name][tensor] for tensor, name in index.items()}
 
@@ -211,12 +221,14 @@ def _read_pickled(path: str) -> dict[str, Given]:
             loaded = torch.load(path, **options)
     except Exception as error:  # a damaged file may fail anywhere in torch's reader
         reason = str(error).partition("\n")[0]
-        raise InvalidOptionError(f"{path} is not a file of tensors: {reason}") from error
+        raise InvalidOptionError(
+            f"{path} is not a file of tensors: {reason}", code="OA505"
+        ) from error
     if isinstance(loaded, Mapping) and isinstance(loaded.get("state_dict"), Mapping):
         loaded = loaded["state_dict"]
     if not isinstance(loaded, Mapping):
         raise InvalidOptionError(
-            f"{path} holds {type(loaded).__name__}; expected a dict of tensors"
+            f"{path} holds {type(loaded).__name__}; expected a dict of tensors", code="OA505"
         )
     return _check_tensors(loaded, path)
 
@@ -226,7 +238,8 @@ def _check_tensors(given: Mapping[str, Any], where: str) -> dict[str, Given]:
     for name, tensor in given.items():
         if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
             raise InvalidOptionError(
-                f"{where} has {type(tensor).__name__} under {name!r}; expected tensors by name"
+                f"{where} has {type(tensor).__name__} under {name!r}; expected tensors by name",
+                code="OA505",
             )
     return dict(part for name, tensor in given.items() for part in _flatten_subclass(name, tensor))
 

@@ -221,11 +221,14 @@ def shard_size(given: int | str | None) -> int | None:
     text = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(given))
     if isinstance(given, (bool, float)) or text is None or text[2].upper() not in UNITS:
         raise InvalidOptionError(
-            f'max_shard_size is {given!r}; expected a number of bytes or a string such as "5GB"'
+            f'max_shard_size is {given!r}; expected a number of bytes or a string such as "5GB"',
+            code="OA503",
         )
     size = int(float(text[1]) * UNITS[text[2].upper()])
     if size < 1:
-        raise InvalidOptionError(f"max_shard_size is {given!r}; expected at least one byte")
+        raise InvalidOptionError(
+            f"max_shard_size is {given!r}; expected at least one byte", code="OA503"
+        )
     return size
 
 

@@ -109,7 +109,8 @@ def save_model(
         if in_one_stream and external_data in (True, "safetensors"):
             raise InvalidOptionError(
                 f"external_data={external_data!r} needs a path to put other files beside; got "
-                f"{_describe_stream(destination)}"
+                f"{_describe_stream(destination)}",
+                code="OA503",
             )
         external = external_data in (True, "safetensors") or (
             external_data in (None, "auto") and total > EXTERNAL_THRESHOLD and not in_one_stream
@@ -168,12 +169,14 @@ def check_external_data(external_data: Any, max_shard_size: Any) -> None:
     """
     if external_data not in ("auto", True, False, None, "safetensors"):
         raise InvalidOptionError(
-            f'external_data is {external_data!r}; accepted: "auto", True, False, "safetensors"'
+            f'external_data is {external_data!r}; accepted: "auto", True, False, "safetensors"',
+            code="OA503",
         )
     shard_size(max_shard_size)
     if max_shard_size is not None and external_data != "safetensors":
         raise InvalidOptionError(
-            'max_shard_size is for external_data="safetensors"; other data is one file'
+            'max_shard_size is for external_data="safetensors"; other data is one file',
+            code="OA503",
         )
 
 
@@ -249,6 +252,7 @@ def _refuse_missing_values(initializers: Iterable[ir.Value]) -> None:
             f"enable_fake_mode or on the device meta: {shown}",
             fix="export without f, call program.apply_weights(state_dict or path), then "
             "program.save(f); or export_params=False for a file without weights",
+            code="OA502",
         )
 
 

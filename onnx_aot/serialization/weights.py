@@ -105,7 +105,7 @@ def fitting_weights(
     filled = {id(value) for value, _, _ in replaced.values()}
     missing = [name for name, value in needed.items() if id(value) not in filled]
     if wrong or missing:
-        raise InvalidOptionError(_report(wrong, missing, unknown))
+        raise InvalidOptionError(_report(wrong, missing, unknown), code="OA506")
     return [(value, stored) for value, _, stored in replaced.values()]
 
 
@@ -124,7 +124,8 @@ def check_read_weights(read: Mapping[str, torch.Tensor], given: Mapping[str, Giv
         raise InvalidOptionError(
             f"the module's code reads numbers from {', '.join(changed)}, so the model is right for "
             "the values at the export only, and others were given. Load the new weights into the "
-            "module and export it again; or leave out these weights"
+            "module and export it again; or leave out these weights",
+            code="OA506",
         )
 
 

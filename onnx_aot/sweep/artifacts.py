@@ -101,14 +101,16 @@ def _filesystem(address: str) -> tuple[Any, str]:
         import fsspec
     except ImportError:
         raise InvalidOptionError(
-            f"artifacts at {address} need fsspec: python -m pip install 'onnx-aot[sweep]'"
+            f"artifacts at {address} need fsspec: python -m pip install 'onnx-aot[sweep]'",
+            code="OA801",
         ) from None
     try:
         system, path = fsspec.core.url_to_fs(address)
     except (ValueError, ImportError) as error:
         raise InvalidOptionError(
             f"artifacts cannot go to {address}: {error}. Give a folder, or an address that fsspec "
-            "reaches"
+            "reaches",
+            code="OA801",
         ) from None
     return system, path
 

@@ -122,7 +122,8 @@ class Dependencies:
         except OSError as error:
             raise InvalidOptionError(
                 f"the plan names the file {path}, which cannot be read: {error.strerror}. Correct "
-                "the path, which is relative to the folder of the plan"
+                "the path, which is relative to the folder of the plan",
+                code="OA801",
             ) from None
 
 

@@ -53,5 +53,6 @@ def interpreter_for(plan: Plan, release: str) -> str:
     raise InvalidOptionError(
         f"rows of the plan want torch {release}, and {installed} is installed. Name "
         f'the python of an environment that has it: [environments] "{release}" = '
-        '"path/to/bin/python"; or use --ray, which installs requirements'
+        '"path/to/bin/python"; or use --ray, which installs requirements',
+        code="OA802",
     )

@@ -51,7 +51,7 @@ class RayEngine:
             import ray
         except ImportError:
             raise InvalidOptionError(
-                "--ray needs Ray: python -m pip install 'onnx-aot[ray]'"
+                "--ray needs Ray: python -m pip install 'onnx-aot[ray]'", code="OA802"
             ) from None
         self._ray, self._plan, self._store = ray, plan, store
         self._connected = not ray.is_initialized()

@@ -120,10 +120,13 @@ def load_plan(plan: Plan | Mapping[str, Any] | str | os.PathLike[str]) -> Plan:
     if twice:
         raise InvalidOptionError(
             f"the plan has {len(twice)} names twice, such as {twice[0]!r}. Give one of the models "
-            'a name = "..."'
+            'a name = "..."',
+            code="OA801",
         )
     if not names:
-        raise InvalidOptionError("the plan has no rows. Add an entry [[models]] to it")
+        raise InvalidOptionError(
+            "the plan has no rows. Add an entry [[models]] to it", code="OA801"
+        )
     return found
 
 
@@ -138,7 +141,8 @@ def _load_named(path: str) -> Plan:
             return _from_python(path)
         raise InvalidOptionError(
             f"there is no plan {path}. Give a file .toml, .yaml, .json or .py, or "
-            "package.module:name"
+            "package.module:name",
+            code="OA801",
         )
     suffix = Path(path).suffix
     name = Path(path).stem
@@ -147,9 +151,11 @@ def _load_named(path: str) -> Plan:
     try:
         content = _parse(Path(path).read_text(encoding="utf-8"), suffix)
     except ValueError as error:  # also of TOML and JSON
-        raise InvalidOptionError(f"the plan {path} cannot be read: {error}") from None
+        raise InvalidOptionError(f"the plan {path} cannot be read: {error}", code="OA801") from None
     if not isinstance(content, Mapping):
-        raise InvalidOptionError(f"the plan {path} is not a mapping with an entry models")
+        raise InvalidOptionError(
+            f"the plan {path} is not a mapping with an entry models", code="OA801"
+        )
     return _read(content, folder, name)
 
 
@@ -184,7 +190,8 @@ def _from_file(path: str, folder: str) -> Plan:
         if hasattr(module, name):
             return _from_value(getattr(module, name), folder, Path(path).stem)
     raise InvalidOptionError(
-        f"{path} has no plan. Assign one to PLAN, or write a function plan() that returns one"
+        f"{path} has no plan. Assign one to PLAN, or write a function plan() that returns one",
+        code="OA801",
     )
 
 
@@ -204,7 +211,8 @@ def _from_value(value: Any, folder: str, name: str) -> Plan:
     if not rows or not all(isinstance(row, Row) for row in rows):
         raise InvalidOptionError(
             f"{name} is a {type(made).__name__}; expected a Plan, a mapping with an entry models, "
-            "or a list of Row"
+            "or a list of Row",
+            code="OA801",
         )
     return Plan(rows, folder=folder, name=name)
 
@@ -219,10 +227,14 @@ def _read(content: Mapping[str, Any], folder: str, name: str) -> Plan:
     rows: list[Row] = []
     models = content.get("models", [])
     if not isinstance(models, Sequence) or isinstance(models, str):
-        raise InvalidOptionError("models in the plan is not a list. Write [[models]] in TOML")
+        raise InvalidOptionError(
+            "models in the plan is not a list. Write [[models]] in TOML", code="OA801"
+        )
     for number, model in enumerate(models, 1):
         if not isinstance(model, Mapping):
-            raise InvalidOptionError(f"entry {number} of models in the plan is not a mapping")
+            raise InvalidOptionError(
+                f"entry {number} of models in the plan is not a mapping", code="OA801"
+            )
         rows += _rows_of(model, content, folder, f"entry {number} of models in the plan")
     rows += [_task_row(row, content) for row in content.get("rows", [])]
     return Plan(
@@ -255,10 +267,13 @@ def _rows_of(
     if not kind or set(kinds) - {kind, "factory"} or (len(kinds) > 1 and kind != "checkpoint"):
         raise InvalidOptionError(
             f"{where} names {' and '.join(kinds) or 'no model'}. Give one of "
-            f"{', '.join(sources.KINDS)}; a checkpoint also has the factory of its model"
+            f"{', '.join(sources.KINDS)}; a checkpoint also has the factory of its model",
+            code="OA801",
         )
     if kind == "checkpoint" and "factory" not in model:
-        raise InvalidOptionError(f"{where} has a checkpoint, but no factory that makes its model")
+        raise InvalidOptionError(
+            f"{where} has a checkpoint, but no factory that makes its model", code="OA801"
+        )
     shared = {name: {**plan.get(name, {}), **model.get(name, {})} for name in SHARED}
     _check_names(shared["checks"], CHECKS, f"checks of {where}")
     patterns = model[kind] if isinstance(model[kind], (list, tuple)) else [model[kind]]
@@ -267,7 +282,9 @@ def _rows_of(
         for out in sources.expand(kind, excluded, folder):
             names.pop(out, None)
     if model.get("name") and len(names) > 1:
-        raise InvalidOptionError(f"{where} has one name for {len(names)} models. Leave it out")
+        raise InvalidOptionError(
+            f"{where} has one name for {len(names)} models. Leave it out", code="OA801"
+        )
     rows = []
     for name in names:
         described = {"kind": kind, "name": name}
@@ -339,7 +356,9 @@ def _with_resources(row: Row, shared: Mapping[str, Any], keep: str) -> Row:
     _check_names(limits, LIMITS, "limits")
     _check_names(resources, RESOURCES, "resources")
     if keep not in KEEP:
-        raise InvalidOptionError(f"keep = {keep!r} in the plan is not one of {', '.join(KEEP)}")
+        raise InvalidOptionError(
+            f"keep = {keep!r} in the plan is not one of {', '.join(KEEP)}", code="OA801"
+        )
     memory = limits.get("memory")
     return dataclasses.replace(
         row,
@@ -360,7 +379,9 @@ def _task_row(given: Mapping[str, Any] | Row, plan: Mapping[str, Any]) -> Row:
     known = ("name", "task", "settings", "options", "model", "limits", "resources", "code", "files")
     _check_names(given, known, "an entry of rows in the plan")
     if "name" not in given or "task" not in given:
-        raise InvalidOptionError("an entry of rows in the plan needs a name and a task")
+        raise InvalidOptionError(
+            "an entry of rows in the plan needs a name and a task", code="OA801"
+        )
     shared = {n: {**plan.get(n, {}), **given.get(n, {})} for n in ("limits", "resources")}
     row = Row(
         name=given["name"],
@@ -379,13 +400,16 @@ def _check_names(given: Mapping[str, Any], known: Sequence[str], where: str) -> 
     if unknown:
         raise InvalidOptionError(
             f"{where} has {', '.join(map(repr, unknown))}, which is not understood; known are "
-            f"{', '.join(known)}"
+            f"{', '.join(known)}",
+            code="OA801",
         )
 
 
 def _positive(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        raise InvalidOptionError(f"{name} = {value!r} in the plan is not a positive number")
+        raise InvalidOptionError(
+            f"{name} = {value!r} in the plan is not a positive number", code="OA801"
+        )
     return value
 
 
@@ -407,6 +431,7 @@ def parse_memory(value: int | str) -> int:
     if found <= 0:
         raise InvalidOptionError(
             f'memory = {value!r} in the plan is not understood; write it as "4 GB", "512 MiB" '
-            "or a number of bytes"
+            "or a number of bytes",
+            code="OA801",
         )
     return found

@@ -135,7 +135,8 @@ class Results:
         if not create and not path.is_file():
             raise InvalidOptionError(
                 f"there is no sweep in {folder}: {path.name} is missing. Run onnx-aot sweep PLAN "
-                f"-o {folder} first"
+                f"-o {folder} first",
+                code="OA803",
             )
         self._path = path
         self._committed = time.monotonic()
@@ -148,12 +149,14 @@ class Results:
                 self._db.execute(f"PRAGMA user_version = {SCHEMA}")
         except sqlite3.DatabaseError as error:
             raise SweepError(
-                f"the results in {path} cannot be read: {error}. Move the file away to start anew"
+                f"the results in {path} cannot be read: {error}. Move the file away to start anew",
+                code="OA803",
             ) from None
         if version not in (0, SCHEMA):
             raise SweepError(
                 f"{path} has tables of version {version}; this release reads version {SCHEMA}. Use "
-                "the release of onnx_aot that wrote it, or another folder"
+                "the release of onnx_aot that wrote it, or another folder",
+                code="OA803",
             )
 
     def __enter__(self) -> Results:
@@ -301,7 +304,7 @@ class Results:
             import pyarrow.parquet as pq
         except ImportError:
             raise InvalidOptionError(
-                "Parquet needs pyarrow: python -m pip install 'onnx-aot[parquet]'"
+                "Parquet needs pyarrow: python -m pip install 'onnx-aot[parquet]'", code="OA803"
             ) from None
         columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         for result in self.current():

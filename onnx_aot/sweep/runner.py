@@ -105,12 +105,14 @@ def run(
         SweepError: No process or cluster for the rows starts, or the folder is in use.
     """
     if jobs is not None and jobs < 1:
-        raise InvalidOptionError(f"jobs={jobs!r} is not a positive number of cores")
+        raise InvalidOptionError(f"jobs={jobs!r} is not a positive number of cores", code="OA803")
     loaded = load_plan(plan)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise InvalidOptionError(f"cannot write to {folder}: {error}. Give a folder") from None
+        raise InvalidOptionError(
+            f"cannot write to {folder}: {error}. Give a folder", code="OA803"
+        ) from None
     place = os.path.abspath(folder)
     store = Store(os.fspath(artifacts or os.path.join(place, ROWS)), loaded.search)
     keys = _keys(loaded, ray is not None)
@@ -186,7 +188,7 @@ def _make_engine(plan: Plan, store: Store, jobs: int | None, ray: str | None) ->
         return LocalEngine(plan, store, jobs)
     if jobs is not None:
         raise InvalidOptionError(
-            "jobs is for this machine, and ray for a cluster; give one of them"
+            "jobs is for this machine, and ray for a cluster; give one of them", code="OA803"
         )
     from onnx_aot.sweep.engine_ray import RayEngine
 
@@ -238,6 +240,7 @@ def _locked(folder: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise SweepError(
-                f"another sweep is writing to {folder}. Wait for its end, or give another folder"
+                f"another sweep is writing to {folder}. Wait for its end, or give another folder",
+                code="OA803",
             ) from None
         yield

@@ -45,7 +45,8 @@ def expand(kind: str, pattern: str, folder: str) -> list[str]:
     if not found:
         raise InvalidOptionError(
             f"{kind} = {pattern!r} in the plan matches nothing. Correct the pattern; * stands for "
-            "any text, and folders are relative to that of the plan"
+            "any text, and folders are relative to that of the plan",
+            code="OA801",
         )
     return found
 
@@ -56,7 +57,8 @@ def _expand_factory(pattern: str, folder: str) -> list[str]:
     if PATTERN & set(module) or not names:
         raise InvalidOptionError(
             f"factory = {pattern!r} is not of the form package.module:pattern; only the name after "
-            "the colon may have wildcards"
+            "the colon may have wildcards",
+            code="OA801",
         )
     try:
         spec = importlib.util.find_spec(module)
@@ -65,7 +67,8 @@ def _expand_factory(pattern: str, folder: str) -> list[str]:
     if spec is None or not spec.origin or not spec.origin.endswith(".py"):
         raise InvalidOptionError(
             f"factory = {pattern!r}: there is no source of a module {module!r}. Run the sweep in "
-            "the folder that has it, or write the names out"
+            "the folder that has it, or write the names out",
+            code="OA801",
         )
     tree = ast.parse(Path(spec.origin).read_bytes())
     return [
@@ -98,7 +101,8 @@ def _library(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise InvalidOptionError(
-            f"the plan names models of {name}, which cannot be imported: {error}. Install it"
+            f"the plan names models of {name}, which cannot be imported: {error}. Install it",
+            code="OA801",
         ) from error
 
 
@@ -173,13 +177,15 @@ def build(settings: Mapping[str, Any]) -> Subject:
     if not args and not kwargs:
         raise InvalidOptionError(
             f"the plan has no inputs for {described['name']}. Return (module, args) from the "
-            'factory, or write inputs = ["NAME:DTYPE[SIZES]"] into the plan'
+            'factory, or write inputs = ["NAME:DTYPE[SIZES]"] into the plan',
+            code="OA801",
         )
     dynamic = settings.get("dynamic")
     if dynamic and not shapes:
         raise InvalidOptionError(
             f"dynamic is true for {described['name']}, but no dimension has a name. Write names "
-            'for sizes, as inputs = ["x:float32[batch,3]"], or give dynamic_shapes'
+            'for sizes, as inputs = ["x:float32[batch,3]"], or give dynamic_shapes',
+            code="OA801",
         )
     if settings.get("dtype"):
         model, args, kwargs = _convert(settings["dtype"], model, args, kwargs)
@@ -195,7 +201,9 @@ def _convert(name: str, model: Any, args: Any, kwargs: Any) -> tuple[Any, Any, A
 
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise InvalidOptionError(f"dtype = {name!r} is not a floating-point type of torch")
+        raise InvalidOptionError(
+            f"dtype = {name!r} is not a floating-point type of torch", code="OA801"
+        )
 
     def convert(value: Any) -> Any:
         floats = isinstance(value, torch.Tensor) and value.is_floating_point()

@@ -76,4 +76,5 @@ def check_ir_version(model: ir.Model, target: str) -> None:
             f"and values of {', '.join(types)}; onnxruntime {kernels.release} loads IR versions up "
             f"to {kernels.ir_version}",
             fix=f"pass as target a newer release, '{RUNTIME}==x.y', or None",
+            code="OA405",
         )

@@ -46,7 +46,8 @@ def find_release(target: str) -> str:
     if not is_target(target):
         raise InvalidOptionError(
             f"target is {target!r}; expected {RUNTIME!r}, which is the installed release, "
-            f"'{RUNTIME}=={releases[0]}' to '{RUNTIME}=={releases[-1]}', or None"
+            f"'{RUNTIME}=={releases[0]}' to '{RUNTIME}=={releases[-1]}', or None",
+            code="OA008",
         )
     pinned = _PINNED.fullmatch(target)
     return pinned[1] if pinned is not None else _find_installed_release()

@@ -52,7 +52,8 @@ def _replace(program: torch.export.ExportedProgram, held: Any, replacement: Any)
         raise CaptureError(
             f"torch {torch.__version__} does not let this package replace the "
             f"{type(held).__name__} of an ExportedProgram. Install a release of torch that the "
-            "README lists as tested"
+            "README lists as tested",
+            code="OA016",
         )
     for name in names:
         setattr(program, name, replacement)

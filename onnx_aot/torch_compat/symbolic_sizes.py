@@ -63,7 +63,8 @@ def symbolic_expression(value: Any) -> Any:
     raise CaptureError(
         f"torch {torch.__version__} does not tell the expression of a symbolic size "
         "(SymNode.expr), so models with dynamic dimensions cannot be exported with it. Install a "
-        "release that the README lists as tested, or leave dynamic_shapes out"
+        "release that the README lists as tested, or leave dynamic_shapes out",
+        code="OA016",
     )
 
 

@@ -62,7 +62,7 @@ def select_weights(
     for pattern in patterns:
         found = fnmatch.filter(named, pattern)
         if not found:
-            raise InvalidOptionError(_describe_unknown_pattern(pattern, named))
+            raise InvalidOptionError(_describe_unknown_pattern(pattern, named), code="OA011")
         meant.update(found)
     return _add_tied_weights(program, meant)
 

@@ -14,7 +14,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from onnx_aot import dtypes
 from onnx_aot.builder.onnx_schemas import onnx_operator, refuse_type
 from onnx_aot.dimensions.symbols import Dimensions
-from onnx_aot.errors import ConversionError, InvalidOptionError, documentation
+from onnx_aot.errors import ConversionError, InvalidOptionError
 from onnx_aot.graph.names import Names
 from onnx_aot.metadata.keys import INPUT_KIND, NAMED, ORIGINAL_NAME
 from onnx_aot.metadata.provenance import location
@@ -202,14 +202,16 @@ class Interface:
         for index, (argument, spec, name) in enumerate(user):
             self._add_output(argument, spec, asked[index] if index < len(asked) else name)
         if len(asked) > len(user) + len(state):
-            raise InvalidOptionError(self._surplus_outputs())
+            raise InvalidOptionError(self._surplus_outputs(), code="OA007")
         for index, (argument, spec) in enumerate(state):
             at = len(user) + index
             name = asked[at] if at < len(asked) else self._state_names[index]
             self._add_output(argument, spec, name)
         if not self.outputs:
             raise ConversionError(
-                "the model returns no tensor and no number; an ONNX model needs at least one output"
+                "the model returns no tensor and no number; an ONNX model needs at least one "
+                "output",
+                code="OA303",
             )
         self._finish_inputs()
         for (_, spec), output in zip(state, self.outputs[len(user) :], strict=True):
@@ -229,7 +231,7 @@ class Interface:
         rest = [*state, *fed, *(value for value in self.weights if _is_named(value))]
         given = self.request.input_names[len(self._user_inputs) :]
         if len(given) > len(rest):
-            raise InvalidOptionError(self._surplus_inputs(rest))
+            raise InvalidOptionError(self._surplus_inputs(rest), code="OA007")
         for value, name in zip(rest, given, strict=False):
             original = value.metadata_props.get(ORIGINAL_NAME, str(value.name))
             value.name = name
@@ -282,7 +284,8 @@ class Interface:
             return
         if not isinstance(value, (ir.Value, int, float)):
             raise ConversionError(
-                f"the model returns {value!r}; outputs of an ONNX model are tensors and numbers"
+                f"the model returns {value!r}; outputs of an ONNX model are tensors and numbers",
+                code="OA303",
             )
         if not isinstance(value, ir.Value):
             value = self.walker.op.constant(value)
@@ -341,8 +344,8 @@ def _refuse_generator(
             "represent"
             + ("" if where is None else f": {where.with_code}")
             + ". Leave generator= out, and pass seed=... to export for the same numbers in each "
-            "session, or draw outside and pass the tensor to forward. See "
-            f"{documentation('troubleshooting', 'generator')}"
+            "session, or draw outside and pass the tensor to forward",
+            code="OA119",
         )
 
 
@@ -350,12 +353,15 @@ def _refuse_unknown_kind(what: str, tensor: torch.Tensor) -> None:
     if tensor.layout != torch.strided:
         raise ConversionError(
             f"{what} has the layout {tensor.layout}; ONNX has dense tensors: pass it through "
-            "to_dense()"
+            "to_dense()",
+            code="OA006",
         )
     try:
         dtypes.to_onnx(tensor.dtype)
     except TypeError:
-        raise ConversionError(f"{what} is {tensor.dtype}, a type that ONNX does not have") from None
+        raise ConversionError(
+            f"{what} is {tensor.dtype}, a type that ONNX does not have", code="OA006"
+        ) from None
 
 
 def _refuse_repeated(input_names: Sequence[str], output_names: Sequence[str]) -> None:
@@ -367,6 +373,7 @@ def _refuse_repeated(input_names: Sequence[str], output_names: Sequence[str]) ->
                 "has a name of its own",
                 cause=f"{option} give a name twice: {', '.join(repeated)}",
                 fix="give every value of the ONNX graph a name of its own",
+                code="OA007",
             )
     both = [name for name in input_names if name in output_names]
     if both:
@@ -376,6 +383,7 @@ def _refuse_repeated(input_names: Sequence[str], output_names: Sequence[str]) ->
             cause=f"input_names and output_names both give {', '.join(both)}",
             fix=f"in an ONNX graph every value has a name of its own: call the output "
             f"{both[0]}_out, for example",
+            code="OA007",
         )
 
 

@@ -254,7 +254,7 @@ def emit_checks(
     by_name = {str(value.name): value for value in inputs}
     uses = {value: tuple(value.uses()) for value in inputs}
     for text in wanted.unknown:
-        warn(f"runtime_checks cannot check a condition of the capture: {text}")
+        warn(f"runtime_checks cannot check a condition of the capture: {text}", "OA205")
     if op.state.has_checks:
         outputs = _guard_outputs(op, outputs, names)
         op.state.last_check = None
@@ -266,7 +266,7 @@ def emit_checks(
         try:
             value = sizes.emit(text)
         except ValueError as error:
-            warn(f"runtime_checks cannot check {text}: it has {error}")
+            warn(f"runtime_checks cannot check {text}: it has {error}", "OA205")
             continue
         op.check(value, f"{text} ({about})" if about else text)
     waiting = set()

@@ -543,7 +543,7 @@ def _add_location(error: Exception, node: torch.fx.Node) -> OnnxExporterError:
         return error
     where = location(node)
     modules = [scope for scope, _ in (node.meta.get("nn_module_stack") or {}).values() if scope]
-    lines = [str(error), f"  node    {node.format_node()}"]
+    lines = [error.message, f"  node    {node.format_node()}"]
     if modules:
         lines.append(f"  module  {modules[-1]}")
     if where is not None:
@@ -551,7 +551,8 @@ def _add_location(error: Exception, node: torch.fx.Node) -> OnnxExporterError:
     wrapped = type(error)("\n".join(lines)) if isinstance(error, ConversionError) else error
     if wrapped is not error:
         found = place(node)
-        wrapped.cause, wrapped.places = str(error), () if found is None else (found,)
+        wrapped.cause, wrapped.places = error.message, () if found is None else (found,)
+        wrapped.code = error.code
         wrapped.__cause__ = error.__cause__
     wrapped.node = node  # type: ignore[attr-defined]
     return wrapped

@@ -101,7 +101,7 @@ def test_a_failed_export_exits_with_1(folder: Path) -> None:
     assert "onnx-aot: the model could not be captured" in done.stderr
     assert "Traceback" not in done.stderr
     (path,) = folder.glob("onnx_export_*_pt_export.md")
-    assert done.stderr.endswith(f"\nThe report is in ./{path.name}\n")
+    assert f"\nThe report is in ./{path.name}\nSee: onnx-aot explain OA101\n" in done.stderr
     for said in ("return x.long() if x.sum() > 0 else x", "with the same dtype"):
         assert said in done.stderr
         assert said in path.read_text(encoding="utf-8")

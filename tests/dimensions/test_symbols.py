@@ -97,6 +97,14 @@ def test_symbols_of_the_capture_give_way_to_the_users_names() -> None:
     assert unnamed.value not in ("s5", "u0")
 
 
+def test_symbols_with_one_name_cancel() -> None:
+    other = sympy.Symbol("s5", integer=True)
+    known = dimensions(s77="n", s27="seq", s5="n")
+    assert known.of_expression(functions.FloorDiv(other * M, N)) == "seq"
+    assert known.of_expression(functions.FloorDiv(N * M, other)) == "seq"
+    assert known.of_expression(N - other + 2) == 2
+
+
 def test_names_that_are_no_identifiers_stand_alone_as_they_are() -> None:
     known = dimensions(s77="batch size", s27="max")
     assert known.of_expression(N) == "batch size"

@@ -22,7 +22,7 @@ def test_the_first_screen_says_what_to_do(broken: Broken, tmp_path: Path) -> Non
     with pytest.raises(OnnxExporterError) as caught:
         broken.export(str(tmp_path))
     (path,) = tmp_path.glob("onnx_export_*.md")
-    assert str(caught.value).endswith(f"\nThe report is in {path}")
+    assert f"\nThe report is in {path}\nSee: onnx-aot explain " in str(caught.value)
     lines = path.read_text(encoding="utf-8").splitlines()[:FIRST_SCREEN]
     assert lines[0].endswith(": failed")
     assert not [line for line in lines if len(line) > COLUMNS and str(Path.cwd()) not in line]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.ir_passes.cases import Case
 from tests.ir_passes.dequantized_cases import DEQUANTIZED
 from tests.ir_passes.folding_cases import FOLDED
+from tests.ir_passes.row_product_cases import ROW_PRODUCTS
 
 __all__ = ["CASES"]
 
@@ -564,7 +565,7 @@ CASES = [
         "(int64[b,h] i, float[5] z) => (float[b,h,3] y, float[b,h,2] e)"
         " <float[3,2] w={1,2,3,4,5,6}, float[3] t={7,8,9}, int64[1] o={0}>"
         " {j=Mul(i,o) e=Gather(w,j) a=Transpose<perm=[1,0]>(w) p=MatMul(e,a) y=Add(p,t)}",
-        "Mul Gather Reshape Gemm Shape Concat Reshape",
+        "Mul Gather Flatten Gemm Shape Concat Reshape",
     ),
     Case(
         "gemm_of_shared_weight",
@@ -574,5 +575,6 @@ CASES = [
         None,
         "layers",
     ),
+    *ROW_PRODUCTS,
     *DEQUANTIZED,
 ]

@@ -113,7 +113,7 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     first, second = error.missing[0].locations
     assert re.search(r"test_opset_errors\.py:\d+ in several: low = x & 3$", first)
     assert second.endswith("return low | x, reduced + 1, (x & 1) - 1")
-    message = str(error)
+    message = error.message
     assert "BitwiseAnd does not exist in opset 17" in message
     assert "has no reduction 'max' in opset 17" in message
     assert all(line in message for line in (first, second, "aten.scatter_reduce.two (1x)"))

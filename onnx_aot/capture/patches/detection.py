@@ -96,7 +96,8 @@ def _infer_scale(feature: Tensor, original_size: Sequence[int]) -> float:
         raise CaptureError(
             "torchvision's MultiScaleRoIAlign works the scale of a feature map out from its size, "
             "which depends on data here. Call the model once with real images before the export: "
-            "it keeps the scales that it finds"
+            "it keeps the scales that it finds",
+            code="OA107",
         )
     return float(2 ** round(math.log2(size / original)))
 

@@ -45,7 +45,7 @@ def _refuse_autocast(input: Tensor) -> None:
             "autocast computes parts of a recurrent layer in another type, which is not recorded",
             "switch it off around the layer, with torch.autocast(device, enabled=False), and "
             "convert its input to the type that it has to compute in",
-            "autocast",
+            "OA121",
         )
 
 
@@ -185,7 +185,7 @@ def _lstsq(
             "the derivative of torch.linalg.lstsq is not recorded",
             "solve the normal equations: torch.linalg.solve(a.mT @ a, a.mT @ b), or multiply by "
             "torch.linalg.pinv(a)",
-            "transforms",
+            "OA120",
         )
     rows, columns = self.shape[-2:]
     is_vector = b.dim() == self.dim() - 1

@@ -101,7 +101,7 @@ def _assign_traced(tensor: Tensor, value: Tensor, settings: Settings) -> None:
                 "it assigns a tensor of another shape or dtype to the .data of an input, parameter "
                 "or buffer, whose shape and dtype an ONNX model cannot change",
                 "use a variable of forward instead of the attribute",
-                "data",
+                "OA115",
             )
         rows.replaced.add(tensor)
     elif torch_compat.is_input_of_trace(tensor):
@@ -109,13 +109,13 @@ def _assign_traced(tensor: Tensor, value: Tensor, settings: Settings) -> None:
             "a function given to torch.cond, scan or another operator with functions assigns to "
             "the .data of its argument",
             "return the value instead",
-            "data",
+            "OA115",
         )
     try:
         torch_compat.rebind_traced(tensor, alias)
     except NotImplementedError as error:
         raise RefusedError(
-            f"it assigns to .data; {error}", "use a variable of forward instead", "data"
+            f"it assigns to .data; {error}", "use a variable of forward instead", "OA115"
         ) from error
 
 
@@ -124,7 +124,7 @@ def _unregistered(what: str) -> RefusedError:
         f"it {what} a tensor that is not a parameter, buffer or input of the model and that "
         "forward did not compute",
         "register the tensor as a buffer: self.register_buffer(name, tensor)",
-        "data",
+        "OA115",
     )
 
 

@@ -287,7 +287,8 @@ class Reuse:
             raise CaptureError(
                 f"the call of {call.position.path} ({type(call.module).__name__}) differs from its "
                 f'copy: {reason}. Export with reuse="off", which traces all calls, and report '
-                "this model"
+                "this model",
+                code="OA126",
             )
         return result
 

@@ -20,7 +20,7 @@ from onnx_aot.capture.scripted.values import (
     Uninitialized,
     is_tensor,
 )
-from onnx_aot.errors import CaptureError
+from onnx_aot.errors import CaptureError, message_of
 from onnx_aot.torch_compat import FRAME, OpOverload, aten, schema_of
 from onnx_aot.torch_ops.scripted_ops import (
     SequenceVal,
@@ -238,7 +238,7 @@ def _add_location(error: Exception, node: Any, where: str | None) -> Exception:
     else:
         described = error
     if where is not None:
-        described = type(described)(f"{described}\n  at {where}")
+        described = type(described)(f"{message_of(described)}\n  at {where}")
     described.located = True  # type: ignore[attr-defined]
     return described
 

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.capture.error_hints import page
 from onnx_aot.capture.scripted.attributes import all_nodes
 from onnx_aot.capture.scripted.interpreter import Interpreter
 from onnx_aot.capture.scripted.recorder import Recorder
@@ -191,7 +190,7 @@ class ScriptedModel(torch.nn.Module):
             with During(number, recording.run):
                 results = SCRIPTED(tensors, sizes, number)
         except CaptureError as error:
-            raise CaptureError(f"{error}\n{page('scripted-models')}") from error
+            raise CaptureError(error.message, code="OA118") from error
         self.observed.left_out = recording.left_out
         RECORDED[number] = recording.module
         torch_compat.keep_until_restored(recording.module)
@@ -245,7 +244,9 @@ class _Recording:
     def _run(self, tensors: list[torch.Tensor], sizes: list[Any], symbol: Any) -> list[Any]:
         mode = torch_compat.fake_mode_of(tensors)
         if mode is None:
-            raise CaptureError("a scripted model without tensors among its inputs and weights")
+            raise CaptureError(
+                "a scripted model without tensors among its inputs and weights", code="OA118"
+            )
         recorder = Recorder(mode)
         with mode, symbols_of_its_own(mode):
             leaves = [recorder.scope.placeholder("tensor", tensor) for tensor in tensors]
@@ -301,7 +302,8 @@ class _Recording:
             elif isinstance(value, Cell) and interpreter.was_written(value):
                 raise CaptureError(
                     f"the model writes to the list or dict self.{full}, which lasts from call to "
-                    "call. Keep it in a local variable, or a buffer"
+                    "call. Keep it in a local variable, or a buffer",
+                    code="OA118",
                 )
 
 
@@ -412,7 +414,8 @@ def _collect_leaves(
     if isinstance(value, Cell) and isinstance(value.content, Leaf):
         raise CaptureError(
             "the model returns a list whose length depends on the inputs; an ONNX model returns "
-            "tensors. Return torch.stack or torch.cat of it"
+            "tensors. Return torch.stack or torch.cat of it",
+            code="OA118",
         )
     if isinstance(value, Cell) and isinstance(value.content, dict):
         parts = {
@@ -429,7 +432,8 @@ def _collect_leaves(
         return lambda leaves: plain
     raise CaptureError(
         "the model returns a value that is there for some inputs and None for others; return a "
-        "tensor in both cases, and a flag"
+        "tensor in both cases, and a flag",
+        code="OA118",
     )
 
 

@@ -40,5 +40,6 @@ def refuse_ambiguous_names(requested: Iterable[RequestedDim]) -> None:
             f"dynamic_shapes calls {dim.place} {name!r}, which the ONNX model would have for a "
             "number or an expression. A name is made of letters, digits and underscores, with "
             "single spaces, dots or hyphens between. For a multiple or sum of another dimension "
-            "pass torch.export.Dim, as in {0: 2*n} with n = Dim('n')"
+            "pass torch.export.Dim, as in {0: 2*n} with n = Dim('n')",
+            code="OA204",
         )

@@ -14,7 +14,7 @@ import linecache
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from onnx_aot.capture.error_hints import UnjoinableError, page
+from onnx_aot.capture.error_hints import UnjoinableError
 from onnx_aot.capture.sizes.guards import (
     Decision,
     Location,
@@ -22,6 +22,7 @@ from onnx_aot.capture.sizes.guards import (
     lines_of_error,
     with_line,
 )
+from onnx_aot.errors import reference
 from onnx_aot.torch_compat import WHILE_LOOP
 
 __all__ = ["NeedsData", "describe_data_dependent", "describe_larger", "describe_way"]
@@ -36,12 +37,14 @@ class NeedsData:
         cause: The cause in one sentence.
         locations: The places.
         fix: The fix for the first place.
+        codes: Codes of the pages that explain the places, at least one.
     """
 
     message: str
     cause: str
     locations: tuple[Location, ...]
     fix: str
+    codes: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,14 +123,14 @@ def describe_data_dependent(
             name = "::".join(operator.split(".")[:2])
             fixes.append(f"write one, @torch.library.register_fake({name!r})")
             lines += [f"  {name}", f"     fix: {fixes[-1]}"]
-    anchors = [_choose_anchor(decision) for decision in places.values()]
-    anchors += ["fake-kernel"] if missing else []
-    lines += [page(anchor) for anchor in dict.fromkeys(anchors)]
+    found = [_choose_code(decision) for decision in places.values()]
+    codes = tuple(dict.fromkeys([*found, *(["OA112"] if missing else [])]))
+    lines += [reference(code) for code in codes[1:]]  # the error itself names the first
     if places:
         cause = f"the model{lines[0].removeprefix('it').removesuffix(':')}"
     else:
         cause = f"custom operators have no fake kernel: {', '.join(missing)}"
-    return NeedsData("\n".join(lines), cause, tuple(places), fixes[0])
+    return NeedsData("\n".join(lines), cause, tuple(places), fixes[0], codes)
 
 
 def describe_way(decisions: Sequence[Decision], error: BaseException) -> list[str]:
@@ -331,15 +334,15 @@ def _describe_sizes(decision: Decision) -> str:
     )
 
 
-def _choose_anchor(decision: Decision) -> str:
-    """Anchor of the documentation section on this kind of place."""
+def _choose_code(decision: Decision) -> str:
+    """Code of the page on this kind of place."""
     text = "" if decision.location is None else decision.location.text
     asks = is_question(decision.expression)
     if _WHILE.search(text) or _is_loop(text, asks):
-        return "loops"
+        return "OA103"
     if not asks:
-        return "numbers"
-    return "branches" if _BRANCH.search(text) else "sizes"
+        return "OA104"
+    return "OA101" if _BRANCH.search(text) else "OA107"
 
 
 def _check(decision: Decision) -> str | None:

@@ -73,7 +73,9 @@ class RequestedDim:
         try:
             limits: list[Any] = [getattr(self.given, name, None) for name in ("min", "max")]
         except AssertionError as error:  # ``n - 1`` where ``n`` may be 0
-            raise DynamicShapeError(f"dynamic_shapes, {self.place}: {error}") from error
+            raise DynamicShapeError(
+                f"dynamic_shapes, {self.place}: {error}", code="OA202"
+            ) from error
         smallest, largest = limits
         return int(smallest or 0), math.inf if is_unlimited(largest) else int(largest)
 
@@ -150,7 +152,8 @@ def refuse_contradictions(sizes: Iterable[tuple[RequestedDim, int | None]]) -> N
             upper = "no upper limit" if largest == math.inf else str(largest)
             raise DynamicShapeError(
                 f"{dim} is {size} in the example inputs, and dynamic_shapes limits it to "
-                f"{smallest} to {upper}. Give an example within these limits, or other limits"
+                f"{smallest} to {upper}. Give an example within these limits, or other limits",
+                code="OA203",
             )
     first: dict[str, tuple[RequestedDim, int]] = {}
     for dim, size in known:
@@ -161,7 +164,8 @@ def refuse_contradictions(sizes: Iterable[tuple[RequestedDim, int | None]]) -> N
             raise DynamicShapeError(
                 f"dynamic_shapes gives the name {dim.name!r} to dimensions of different sizes: "
                 f"{other.place} is {before}, {dim.place} is {size}. A name stands for one size; "
-                "give them two names"
+                "give them two names",
+                code="OA203",
             )
     names = {name: size for name, (_, size) in first.items()}
     for dim, size in known:
@@ -176,14 +180,16 @@ def _refuse_expression(dim: RequestedDim, size: int, names: Mapping[str, int]) -
         used = ", ".join(f"{name} is {names[name]}" for name in _names_in(written))
         raise DynamicShapeError(
             f"dynamic_shapes says that {dim.place} is {written}; {used} in the example inputs, and "
-            f"{dim.place} is {size} instead of {expected:g}"
+            f"{dim.place} is {size} instead of {expected:g}",
+            code="OA203",
         )
     if dim.derived and expected is None:
         far = 2 * size + 64
         if not any(evaluate(written, {dim.name or "": root}) == size for root in range(far)):
             raise DynamicShapeError(
                 f"dynamic_shapes says that {dim.place} is {written}, and it is {size} in the "
-                f"example inputs, which no {dim.name} gives"
+                f"example inputs, which no {dim.name} gives",
+                code="OA203",
             )
 
 

@@ -123,7 +123,8 @@ def _is_dynamic_number(leaf: Leaf, given: Any) -> bool:
         raise DynamicShapeError(
             f"dynamic_shapes asks for {leaf.path} to be dynamic, which is the bool {value}: it "
             "decides what is captured. Pass torch.tensor(" + str(value) + ") and choose with "
-            "torch.where or torch.cond, or export once for each value"
+            "torch.where or torch.cond, or export once for each value",
+            code="OA202",
         )
     return False
 
@@ -142,7 +143,8 @@ def _by_name(
     if len(given) > len(order):
         raise DynamicShapeError(
             f"dynamic_shapes has {len(given)} entries, the model got {len(order)} arguments: "
-            f"{', '.join(order)}"
+            f"{', '.join(order)}",
+            code="OA202",
         )
     return dict(zip(order, given, strict=False))
 
@@ -189,7 +191,8 @@ def _by_leaf(
     if not isinstance(given, Mapping):
         raise DynamicShapeError(
             f"dynamic_shapes is {type(given).__name__}; expected a dict by argument name, or a "
-            "tuple or list in the order of the arguments"
+            "tuple or list in the order of the arguments",
+            code="OA202",
         )
     first: dict[str, int] = {}
     position = 0
@@ -205,7 +208,8 @@ def _by_leaf(
             accepted = dict.fromkeys((*bound, *names))
             raise DynamicShapeError(
                 f"dynamic_shapes names {name!r}, which is not an input; the inputs are "
-                f"{', '.join(accepted)}"
+                f"{', '.join(accepted)}",
+                code="OA202",
             )
 
 
@@ -285,12 +289,14 @@ def _child_of(given: Any, key: Any, order: int, children: list[tuple[Any, Any]],
             raise DynamicShapeError(
                 f"dynamic_shapes has {len(given)} entries for {path}, which holds "
                 f"{len(children)}: {held}. A list has an entry for each of these, or one for each "
-                f"of the tensors in them"
+                f"of the tensors in them",
+                code="OA202",
             )
         return given[order] if order < len(given) else None
     raise DynamicShapeError(
         f"dynamic_shapes gives {given!r} for {path}, which is a container; expected a dict or list "
-        "with an entry per element"
+        "with an entry per element",
+        code="OA202",
     )
 
 
@@ -300,7 +306,8 @@ def _refuse_unknown_keys(given: Any, keys: list[Any], path: str) -> None:
         if unknown:
             raise DynamicShapeError(
                 f"dynamic_shapes names {unknown[0]!r} in {path}, which has "
-                f"{', '.join(map(repr, keys))}"
+                f"{', '.join(map(repr, keys))}",
+                code="OA202",
             )
 
 
@@ -311,33 +318,38 @@ def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
     if not isinstance(leaf.value, torch.Tensor):
         raise DynamicShapeError(
             f"dynamic_shapes gives {given!r} for {leaf.path}, which is "
-            f"{type(leaf.value).__name__} and has no dimensions"
+            f"{type(leaf.value).__name__} and has no dimensions",
+            code="OA202",
         )
     rank = leaf.value.dim()
     if isinstance(given, str):
         if not rank:
             raise DynamicShapeError(
                 f"dynamic_shapes gives {given!r} for {leaf.path}, a tensor without dimensions; "
-                "leave it out: its value is an input of the model anyway"
+                "leave it out: its value is an input of the model anyway",
+                code="OA202",
             )
         given = {0: given}
     if isinstance(given, (list, tuple)):
         if len(given) != rank:
             raise DynamicShapeError(
-                f"dynamic_shapes gives {len(given)} dimensions for {leaf.path}, which has {rank}"
+                f"dynamic_shapes gives {len(given)} dimensions for {leaf.path}, which has {rank}",
+                code="OA202",
             )
         given = dict(enumerate(given))
     if not isinstance(given, Mapping):
         raise DynamicShapeError(
             f"dynamic_shapes gives {given!r} for {leaf.path}; expected a dict "
-            "{axis: dimension}, or a list with one dimension per axis"
+            "{axis: dimension}, or a list with one dimension per axis",
+            code="OA202",
         )
     axes: dict[int, Any] = {}
     for axis, dimension in given.items():
         if not isinstance(axis, int) or not -rank <= axis < rank:
             raise DynamicShapeError(
                 f"dynamic_shapes names axis {axis!r} of {leaf.path}, whose shape is "
-                f"{list(leaf.value.shape)}"
+                f"{list(leaf.value.shape)}",
+                code="OA202",
             )
         if dimension is None:
             continue
@@ -345,7 +357,8 @@ def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
         if not known or isinstance(dimension, bool):
             raise DynamicShapeError(
                 f"dynamic_shapes gives {dimension!r} for {leaf.path}, axis {axis}; a dimension is "
-                "a name, a torch.export.Dim, Dim.AUTO, Dim.DYNAMIC, Dim.STATIC or None"
+                "a name, a torch.export.Dim, Dim.AUTO, Dim.DYNAMIC, Dim.STATIC or None",
+                code="OA202",
             )
         axes[axis % rank] = dimension
     return axes
@@ -363,7 +376,8 @@ def _by_axes(
             known = ", ".join(dict.fromkeys((*names, *output_names)))
             raise DynamicShapeError(
                 f"dynamic_axes names {name!r}, which is neither an input nor an output in "
-                f"output_names; known are {known}"
+                f"output_names; known are {known}",
+                code="OA202",
             )
 
 
@@ -379,7 +393,8 @@ def axes_of_dynamic_axes(name: str, given: Any) -> dict[Any, Any]:
         return dict.fromkeys(given, Dim.DYNAMIC)
     raise DynamicShapeError(
         f"dynamic_axes gives {given!r} for {name!r}; expected a dict {{axis: name}} or a "
-        "list of axes"
+        "list of axes",
+        code="OA202",
     )
 
 

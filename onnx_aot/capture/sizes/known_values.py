@@ -362,7 +362,7 @@ class KnownValues:
             f"it reads numbers from {name}, to which it also writes",
             "make the tensor a buffer with self.register_buffer(name, tensor), so that the capture "
             "sees the writes",
-            "known-values",
+            "OA105",
         )
 
     def _select(

@@ -74,7 +74,9 @@ def gemm_of_shared_weight(node: ir.Node, rewriter: Rewriter) -> bool:
     """``MatMul(x, Transpose(w)) + b`` -> ``Gemm(x, w, b, transB=1)`` if others read ``w`` too.
 
     So an embedding that is also the output layer is stored once. ``x`` of a higher rank is
-    reshaped to a matrix, and the product back. The bias is optional.
+    flattened to a matrix, and the product reshaped back. The bias is optional. Before the product
+    comes Flatten instead of Reshape, because ONNX Runtime's optimizer for GPT-2 reads the third
+    input of each Gemm between reshapes.
     """
     left = node.inputs[0]
     inner = rewriter.producer(node.inputs[1], "Transpose")
@@ -102,8 +104,8 @@ def gemm_of_shared_weight(node: ir.Node, rewriter: Rewriter) -> bool:
     elif names:
         factors = [name if name.isidentifier() else f"({name})" for name in names]
         count = ir.SymbolicDim("*".join(([str(count)] if count != 1 else []) + factors))
-    flat = rewriter.initializer(torch.tensor([-1, depth]))
-    matrix = rewriter.emit("Reshape", [left, flat], like=node, shape=[count, depth])
+    axis = {"axis": len(sizes) - 1}
+    matrix = rewriter.emit("Flatten", [left], axis, like=node, shape=[count, depth])
     product = rewriter.emit(
         "Gemm", [matrix, *given], {"transB": 1}, like=node, shape=[count, columns]
     )

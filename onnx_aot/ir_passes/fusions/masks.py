@@ -19,7 +19,7 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
 
     Before::
 
-        admitted = Cast(Not(Equal(bias, -inf)))
+        admitted = Where(Not(Equal(bias, -inf)), 1, 0)
         y = Where(Greater(ReduceSum(admitted, [-1]), 0), x, 0)
 
     After, if nothing in ``bias`` is infinite::
@@ -31,8 +31,10 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
     """
     greater = rewriter.producer(node.inputs[0], "Greater")
     found = greater
-    for name in ("ReduceSum", "Cast", "Not", "Equal"):
+    for name in ("ReduceSum", "Where", "Not", "Equal"):
         found = None if found is None else rewriter.producer(found.inputs[0], name)
+        if found is not None and name == "Where" and not _counts(found, rewriter):
+            return False
     if greater is None or found is None:
         return False
     x, bias = node.inputs[1], found.inputs[0]
@@ -57,12 +59,12 @@ def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
 
         mask = And(everywhere, some)
         scores = Add(products, Where(mask, 0, low))
-        y = Mul(x, Min(ReduceSum(Cast(mask), [-1]), 1))
+        y = Mul(x, Min(ReduceSum(Where(mask, 1, 0), [-1]), 1))
 
     After::
 
         scores = Add(products, Where(some, 0, low))
-        y = Mul(x, Min(ReduceSum(Cast(some), [-1]), 1))
+        y = Mul(x, Min(ReduceSum(Where(some, 1, 0), [-1]), 1))
 
     If ``mask`` is true everywhere, ``scores = products`` and ``y = x``. ``products`` and ``x``
     already have the shape of the results. From opset 23 on, only this last form is applied, because
@@ -106,8 +108,10 @@ def _shrink_row_factor(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool |
     """The same for the factor that is 1 for rows that have a key and 0 for others."""
     least = rewriter.producer(value, "Min")
     reduce = None if least is None else rewriter.producer(least.inputs[0], "ReduceSum")
-    numbers = None if reduce is None else rewriter.producer(reduce.inputs[0], "Cast")
+    numbers = None if reduce is None else rewriter.producer(reduce.inputs[0], "Where")
     if least is None or reduce is None or numbers is None or len(reduce.inputs) != 2:
+        return None
+    if not _counts(numbers, rewriter):
         return None
     given, axes = numbers.inputs[0], rewriter.constant(reduce.inputs[1])
     if given is None or given.dtype != ir.DataType.BOOL or given.shape is None or axes is None:
@@ -122,7 +126,7 @@ def _shrink_row_factor(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool |
         return None
     dtype, sizes = numbers.outputs[0].dtype, ir.Shape([*mask.shape[:-1], 1])
     as_numbers = rewriter.emit(
-        "Cast", [mask], numbers.attributes, like=numbers, dtype=dtype, shape=mask.shape
+        "Where", [mask, *numbers.inputs[1:]], like=numbers, dtype=dtype, shape=mask.shape
     )
     count = rewriter.emit(
         "ReduceSum", [as_numbers, reduce.inputs[1]], reduce.attributes, like=reduce, shape=sizes
@@ -130,6 +134,11 @@ def _shrink_row_factor(rewriter: Rewriter, value: ir.Value) -> ir.Value | bool |
     return rewriter.emit(
         "Min", [count, least.inputs[1]], like=least, dtype=value.dtype, shape=sizes
     )
+
+
+def _counts(where: ir.Node, rewriter: Rewriter) -> bool:
+    """True if a node gives 1 where its condition is true, and else 0."""
+    return [scalar_constant(rewriter, number) for number in where.inputs[1:]] == [1.0, 0.0]
 
 
 def _shrink_mask(rewriter: Rewriter, mask: ir.Value | None) -> ir.Value | bool | None:

@@ -254,7 +254,9 @@ def complex_stft(
 ) -> Any:
     """Gathers the frames, then transforms all of them at once."""
     if align_to_window:
-        raise ConversionError("stft with align_to_window=True cannot be exported; leave it out")
+        raise ConversionError(
+            "stft with align_to_window=True cannot be exported; leave it out", code="OA404"
+        )
     hop = n_fft // 4 if hop_length is None else hop_length
     signal = self.real if isinstance(self, Complex) else self
     complex_ = isinstance(self, Complex) or isinstance(window, Complex)

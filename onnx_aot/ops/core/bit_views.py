@@ -147,7 +147,8 @@ def view_bits(op: Builder, value: Value, dtype: ir.DataType) -> Value:
                 f"view(dtype) reads the bits of {name}, for which ONNX has no operator up to opset "
                 "25; integers, booleans, bfloat16, float16, float32, float64 and complex numbers "
                 "are computed. Convert with .to(dtype) if the values are meant, or compute the "
-                "view outside the model"
+                "view outside the model",
+                code="OA404",
             )
     before, after = (_byte_width(kind) for kind in (source, dtype))
     bits = _read_bits(op, value)

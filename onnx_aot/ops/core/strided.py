@@ -72,7 +72,8 @@ def _recover_storage(op: Builder, value: Value) -> tuple[Value, list[int], int]:
             raise TranslationError(
                 f"as_strided reads the storage of a tensor of sizes {tuple(recorded.shape)} and "
                 f"strides {tuple(recorded.stride())}, which has elements outside the tensor; "
-                "ONNX has values and no storage. Call .contiguous() first, or index the tensor"
+                "ONNX has values and no storage. Call .contiguous() first, or index the tensor",
+                code="OA404",
             )
         expected = expected * torch.sym_max(length, 1)  # type: ignore[no-untyped-call]
     flat = op.Reshape(op.Transpose(value, perm=order) if order else value, [-1])
@@ -97,7 +98,8 @@ def _refuse_outside(
             return
     raise TranslationError(
         f"as_strided reads element {last} of the storage, which lies outside the tensor; ONNX "
-        "has values and no storage. Index the whole tensor instead"
+        "has values and no storage. Index the whole tensor instead",
+        code="OA404",
     )
 
 

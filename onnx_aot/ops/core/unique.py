@@ -90,7 +90,8 @@ def aten_unique_consecutive(
         raise TranslationError(
             f"torch.export records a result of {op.result[0].dim()} dimensions for "
             f"unique_consecutive of a tensor of {op.rank(self)} along dim {dim}; count the "
-            f"dimension from the front: dim={op.axis(self, dim)}"
+            f"dimension from the front: dim={op.axis(self, dim)}",
+            code="OA404",
         )
     if dim is None or op.rank(self) == 0:
         flat = op.Reshape(self, [-1])

@@ -122,7 +122,8 @@ def _emit_named_operator(
     if any(ir.DataType(dtype) in HALF_BYTES for dtype in types):
         raise TranslationError(
             f"the model names {op_type} with a result of 4-bit integers, which PyTorch tensors "
-            "do not support; cast the result in the same node to INT8 or UINT8"
+            "do not support; cast the result in the same node to INT8 or UINT8",
+            code="OA404",
         )
     start = len(op.nodes)
     returned = op.call_op(

@@ -34,7 +34,8 @@ def _expand_block_scales(op: Builder, scale: Value, like: Value) -> Value:
         if isinstance(blocks, ir.Value) or isinstance(size, ir.Value):
             raise ConversionError(
                 f"several scales along axis {axis} need a static size, of the tensor and of the "
-                "scales; make the axis static in dynamic_shapes"
+                "scales; make the axis static in dynamic_shapes",
+                code="OA404",
             )
         if blocks != size:
             index = [position // (size // blocks) for position in range(size)]

@@ -240,7 +240,8 @@ def _count_output_channels(op: Builder, input: Value, height: int, width: int) -
     if not isinstance(channels, int):
         raise ConversionError(
             "pooling by position divides the channels among the bins, and needs their number when "
-            "the model is exported; make axis 1 of the input static in dynamic_shapes"
+            "the model is exported; make axis 1 of the input static in dynamic_shapes",
+            code="OA404",
         )
     return channels // (height * width)
 

@@ -110,9 +110,11 @@ def _count_admitted(op: Builder, mask: Value) -> Value:
     """Numbers of admitted keys, ``[..., 1]``.
 
     A sum, since ONNX Runtime's symbolic shape inference, which its optimizers and quantizers begin
-    with, does not know ReduceMax.
+    with, does not know ReduceMax. The numbers come from constants instead of a Cast, whose type
+    onnxconverter_common does not change when it converts a model to float16.
     """
-    return op.reduce("ReduceSum", op.cast(mask, op.result_dtype), [-1], True)
+    one, zero = (op.constant(number, op.result_dtype) for number in (1.0, 0.0))
+    return op.reduce("ReduceSum", op.Where(mask, one, zero), [-1], True)
 
 
 def _make_causal_bias(op: Builder, query: Value, key: Value) -> Value:

@@ -102,7 +102,8 @@ def _apply_score_and_mask_mods(
         raise TranslationError(
             "the functions that flex_attention is given cannot be applied to all scores at once "
             "without fixing their number; compute the mask as a tensor and use "
-            "scaled_dot_product_attention"
+            "scaled_dot_product_attention",
+            code="OA404",
         )
     result: Value = body(scores, *buffers[0], *buffers[1])[0]
     return result

@@ -62,7 +62,8 @@ def aten__grouped_mm(
         raise ConversionError(
             f"grouped_mm of tensors with {op.rank(self)} and {op.rank(mat2)} dimensions; rows in "
             "groups with a matrix each, [S, K] and [groups, K, N], and batches are exported. "
-            "Multiply the groups one by one"
+            "Multiply the groups one by one",
+            code="OA404",
         )
     product = op.cast(product, op.result_dtype)
     return product if bias is None else op.Add(product, bias)

@@ -40,7 +40,8 @@ def custom_translations(table: Mapping[Any, Any]) -> dict[Any, tuple[Translation
     if not isinstance(table, Mapping):
         raise InvalidOptionError(
             f"custom_translation_table is a {type(table).__name__}; expected a dict of functions "
-            "by operator"
+            "by operator",
+            code="OA010",
         )
     entries: dict[Any, tuple[Translation, ...]] = {}
     packets: dict[Any, tuple[Translation, ...]] = {}
@@ -72,7 +73,8 @@ def translations_of(
     if not callable(function):
         raise InvalidOptionError(
             f"{option} maps {key} to {function!r}; expected operators mapped to functions, or to "
-            "lists of functions"
+            "lists of functions",
+            code="OA010",
         )
     key = overload_of(key)
     targets = overloads(key) if isinstance(key, OpOverloadPacket) else [key]
@@ -83,7 +85,7 @@ def translations_of(
         except (TypeError, ValueError) as error:  # ValueError: a builtin without a signature
             refused.append(str(error))
     if not found:
-        raise InvalidOptionError(f"{option}: " + "\n".join(refused))
+        raise InvalidOptionError(f"{option}: " + "\n".join(refused), code="OA010")
     return found
 
 

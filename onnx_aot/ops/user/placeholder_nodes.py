@@ -119,7 +119,8 @@ def _make_attribute(target: OpOverload, name: str, kind: str, value: Any) -> ir.
     raise TranslationError(
         f"{target} has no translation, and its argument {name}={value!r} cannot be an attribute of "
         "a node: ints, floats, strings, bools, types and lists of these can. Give a translation in "
-        "custom_translation_table"
+        "custom_translation_table",
+        code="OA404",
     )
 
 

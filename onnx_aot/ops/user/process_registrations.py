@@ -53,7 +53,8 @@ def register(target: Any, function: Any = None, *, opset: int = MIN_OPSET) -> An
 
     if not isinstance(opset, int) or not MIN_OPSET <= opset <= MAX_OPSET:
         raise InvalidOptionError(
-            f"register: opset is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported"
+            f"register: opset is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported",
+            code="OA008",
         )
     made = translations_of(target, function, "register", opset)
     for translation in made:
@@ -61,7 +62,8 @@ def register(target: Any, function: Any = None, *, opset: int = MIN_OPSET) -> An
             if entry.since == opset and _name(other) != _name(function):
                 raise InvalidOptionError(
                     f"register: {_name(other)} is already registered for {translation.target} "
-                    f"from opset {opset} on; call onnx_aot.unregister({translation.target}) first"
+                    f"from opset {opset} on; call onnx_aot.unregister({translation.target}) first",
+                    code="OA010",
                 )
     for translation in made:
         entries = _REGISTERED.setdefault(translation.target, [])
@@ -84,7 +86,7 @@ def unregister(target: Any) -> None:
     targets = overloads(target) if isinstance(target, OpOverloadPacket) else [target]
     found = [each for each in targets if each in _REGISTERED]
     if not found:
-        raise InvalidOptionError(f"unregister: nothing is registered for {target}")
+        raise InvalidOptionError(f"unregister: nothing is registered for {target}", code="OA010")
     for each in found:
         del _REGISTERED[each]
 

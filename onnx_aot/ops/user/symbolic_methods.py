@@ -63,7 +63,7 @@ def _make_translation(kept: _Function) -> Callable[..., Any]:
             raise
         except Exception as error:
             problem = f"{name} failed: {type(error).__name__}: {error}"
-            warn(f"{problem}. forward was exported instead")
+            warn(f"{problem}. forward was exported instead", "OA010")
             raise DeclinedError(problem) from error
 
     translate_symbolic.__name__ = name

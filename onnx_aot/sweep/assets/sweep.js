@@ -191,7 +191,9 @@ function drawTimeline() {
   const x = (seconds) => 130 + (1250 * seconds) / span;
   for (let tick = 0; tick <= 5; tick += 1) {
     const at = x((span * tick) / 5);
-    svg.append(shape("line", { x1: at, x2: at, y1: 0, y2: top }), shape("text", { x: at, y: top + 12, "text-anchor": tick === 5 ? "end" : "start" }, `${((span * tick) / 5).toFixed(span < 20 ? 1 : 0)} s`));
+    const label = `${((span * tick) / 5).toFixed(span < 20 ? 1 : 0)} s`;
+    const place = { x: at, y: top + 12, "text-anchor": tick === 5 ? "end" : "start" };
+    svg.append(shape("line", { x1: at, x2: at, y1: 0, y2: top }), shape("text", place, label));
   }
   for (const [worker, y] of tops) svg.append(shape("text", { x: 6, y: y + 11 }, worker));
   for (const { row, lane } of placed) {

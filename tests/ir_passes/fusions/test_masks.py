@@ -96,8 +96,8 @@ CASES = [
     FusionCase("part of an index", part_of_index, inputs, {}, {"GatherND": 1}),
     FusionCase("moved index", moved_index, inputs, {}, {"GatherND": 1}),
     FusionCase("finite", Positions(LOW), inputs, {"admitted_rows": 1}, {"Where": 1, "Greater": 0}),
-    FusionCase("infinite", Positions(-float("inf")), inputs, {}, {"Where": 2, "Greater": 1}),
-    FusionCase("a buffer", Positions(LOW, buffer=True), inputs, {}, {"Where": 2, "Greater": 1}),
+    FusionCase("infinite", Positions(-float("inf")), inputs, {}, {"Where": 3, "Greater": 1}),
+    FusionCase("a buffer", Positions(LOW, buffer=True), inputs, {}, {"Where": 3, "Greater": 1}),
 ]
 
 

@@ -423,4 +423,4 @@ def test_refused(call: Any, inputs: Inputs, reason: str) -> None:
     with pytest.raises(onnx_aot.errors.CaptureError, match=reason) as caught:
         onnx_aot.export(torch.jit.script(call), inputs)
     if call not in WITHOUT_A_LINE and not isinstance(call, m.KeepsList):
-        assert re.search(r"\n  at .*\w+\.py:\d+\nSee ", str(caught.value))
+        assert re.search(r"\n  at .*\w+\.py:\d+\nSee: ", str(caught.value))

@@ -131,7 +131,7 @@ class Box:
 def test_a_class_that_is_not_understood() -> None:
     with pytest.raises(InvalidOptionError) as caught:
         onnx_aot.export(lambda batch: batch["boxes"][1].content, ({"boxes": [X, Box(X)]},))
-    message = str(caught.value)
+    message = caught.value.message
     assert f"batch['boxes'][1] of the example inputs is a {__name__}.Box" in message
     code = message.partition("rebuild it:\n\n")[2]
     lines = "\n".join(line.removeprefix("    ") for line in code.splitlines())

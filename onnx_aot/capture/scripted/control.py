@@ -19,7 +19,7 @@ from onnx_aot.capture.scripted import specs
 from onnx_aot.capture.scripted.recorder import Recorder, Scope, storage
 from onnx_aot.capture.scripted.specs import IncompatibleError, Spec
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf
-from onnx_aot.errors import CaptureError
+from onnx_aot.errors import CaptureError, message_of
 from onnx_aot.torch_compat import aten, symbolic_truth
 from onnx_aot.torch_ops.scripted_ops import branch, repeat
 
@@ -260,8 +260,9 @@ class Control:
         except IncompatibleError as error:
             known = isinstance(count, int) and count != ENDLESS and truth
             if not known or not self._unroll(node, block, count, carried, count):
+                reason = message_of(error)
                 raise IncompatibleError(
-                    f"a variable of a loop cannot be kept from step to step: {error}"
+                    f"a variable of a loop cannot be kept from step to step: {reason}"
                 ) from None
 
     def _unroll(
@@ -436,9 +437,10 @@ def _joined_ways(one: Any, other: Any) -> Spec:
     try:
         return specs.join(specs.describe(one), specs.describe(other))
     except IncompatibleError as error:
+        reason = message_of(error)
         raise IncompatibleError(
             "the inputs decide which way a condition goes, and the two ways set a variable to what "
-            f"no one ONNX value can be: {error}. Set it to a tensor of one type and rank, or to a "
+            f"no one ONNX value can be: {reason}. Set it to a tensor of one type and rank, or to a "
             "number, in both"
         ) from None
 

@@ -238,7 +238,7 @@ def _add_location(error: Exception, node: Any, where: str | None) -> Exception:
     else:
         described = error
     if where is not None:
-        described = type(described)(f"{message_of(described)}\n  at {where}")
+        described = type(described)(f"{message_of(described)}\n  at {where}", code=described.code)
     described.located = True  # type: ignore[attr-defined]
     return described
 

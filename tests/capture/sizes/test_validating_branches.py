@@ -81,7 +81,7 @@ def test_every_line_is_named_once() -> None:
     with pytest.warns(OnnxExporterWarning) as caught:
         exported(raising_twice)
     _, first = inspect.getsourcelines(raising_twice)
-    assert str(caught[0].message).splitlines()[1:] == [
+    assert caught[0].message.message.splitlines()[1:] == [
         f"  if x.min() < 0: (raises an error) at {FILE}:{first + 1} in raising_twice",
         f"  if x.max() > 1: (raises an error) at {FILE}:{first + 3} in raising_twice",
     ]

@@ -168,7 +168,7 @@ def test_it_is_said_and_not_verified(tmp_path: Any) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         exported(uses_everything, verify=True, report=True, artifacts_dir=tmp_path)
-    translated, verified = (str(w.message) for w in caught)
+    translated, verified = (w.message.message for w in caught)
     assert "are nodes of domains" in translated
     assert "onnx_aot_unsupported.gadget.default (1x)" in translated
     assert "the model was not verified" in verified

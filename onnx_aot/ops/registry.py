@@ -20,6 +20,7 @@ from onnx_aot.torch_compat import (
     Missing,
     OpOverload,
     OpOverloadPacket,
+    is_tested,
     schema_of,
 )
 
@@ -50,6 +51,9 @@ _F = TypeVar("_F", bound=Function)
 MEMORY_ARGUMENTS = frozenset(
     {"layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "generator"}
 )
+
+# Names that releases of torch gave to arguments later on, with the names of the translations.
+RENAMED = {("aten::_cdist_backward", "grad_output"): "grad"}  # torch 2.15
 
 NOT_TRANSLATED: dict[Any, str] = {}
 """Operators known to have no ONNX form, with the reason that an error gives."""
@@ -104,7 +108,8 @@ def register(*targets: Any, since: int = MIN_OPSET) -> Callable[[_F], _F]:
     Args:
         targets: Operator overloads (``aten.roll.default``), Python functions that FX records for
             symbolic sizes (``operator.add``), or higher-order operators. Operators that this
-            release of torch lacks are skipped.
+            release of torch lacks are skipped, and on releases that are not tested, those with
+            other arguments, which join ``NOT_TRANSLATED``.
         since: Lowest opset in which the translation can be used.
 
     Raises:
@@ -114,8 +119,16 @@ def register(*targets: Any, since: int = MIN_OPSET) -> Callable[[_F], _F]:
 
     def enter(function: _F) -> _F:
         for target in targets:
-            if not isinstance(target, Missing):
-                _enter(make_translation(target, function, since))
+            if isinstance(target, Missing):
+                continue
+            try:
+                translation = make_translation(target, function, since)
+            except TypeError as error:
+                if is_tested():
+                    raise
+                NOT_TRANSLATED[target] = f"has other arguments in this release of torch: {error}"
+                continue
+            _enter(translation)
         return function
 
     return enter
@@ -181,7 +194,7 @@ def overloads(packet: Any) -> list[Any]:
 
 def _bind_schema(target: OpOverload, function: Function) -> tuple[Argument, ...]:
     schema = {
-        argument.name: (position, argument)
+        RENAMED.get((target.name(), argument.name), argument.name): (position, argument)
         for position, argument in enumerate(schema_of(target).arguments)
         if argument.name not in MEMORY_ARGUMENTS
     }

@@ -474,7 +474,7 @@ def test_the_report_lists_translations_that_nothing_uses(tmp_path: Path) -> None
     )
     (report,) = tmp_path.iterdir()
     text = report.read_text(encoding="utf-8")
-    assert "the rewritten graph does not: aten.selu.default\n" in text
+    assert "the rewritten graph does not: aten.selu.default (OA010)\n" in text
 
 
 def test_dynamic_shapes_and_dynamic_axes() -> None:

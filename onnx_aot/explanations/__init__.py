@@ -13,6 +13,7 @@ import difflib
 import re
 import sys
 from importlib import resources
+from typing import Any
 
 from onnx_aot.errors import InvalidOptionError
 
@@ -20,7 +21,6 @@ __all__ = ["explain", "list_titles", "plain_page", "read_page"]
 
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]*)\)")
 _CODE = re.compile(r"OA\d{3}")
-_PAGES = resources.files(__name__) / "pages"
 
 
 def explain(code: str | None = None) -> None:
@@ -41,8 +41,12 @@ def explain(code: str | None = None) -> None:
 
 def list_titles() -> dict[str, str]:
     """Returns the titles of all pages, by code."""
-    names = sorted(each.name for each in _PAGES.iterdir() if each.name.endswith(".md"))
+    names = sorted(each.name for each in _pages().iterdir() if each.name.endswith(".md"))
     return {(code := name.removesuffix(".md")): _title_of(read_page(code)) for name in names}
+
+
+def _pages() -> Any:  # importing files() takes longer than the rest of this file
+    return resources.files(__name__) / "pages"
 
 
 def read_page(code: str) -> str:
@@ -52,7 +56,7 @@ def read_page(code: str) -> str:
         InvalidOptionError: There is no such code.
     """
     wanted = code.strip().upper() if isinstance(code, str) else str(code)
-    file = _PAGES / f"{wanted}.md"
+    file = _pages() / f"{wanted}.md"
     if not _CODE.fullmatch(wanted) or not file.is_file():
         raise InvalidOptionError(
             f"there is no code {code!r}{_describe_near(wanted)}. onnx-aot explain lists all codes",

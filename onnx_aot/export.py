@@ -107,7 +107,7 @@ def export(
             default, outputs have the names of the fields and keys that hold them in a dataclass,
             named tuple or dict, such as ``logits`` or ``hidden_states.0``, and those in a tuple
             the names of nodes.
-        opset_version: ONNX operator set, 17 to 25; 20 by default.
+        opset_version: ONNX operator set, 11 to 28; 20 by default.
         dynamo: Accepted for compatibility; False warns, because there is only one exporter.
         external_data: ``"auto"``: weights go to ``<f>.data`` if they exceed 1.5 GB; True: always;
             False: never; ``"safetensors"``: always, to ``model.safetensors`` for ``model.onnx``.
@@ -341,9 +341,9 @@ def _to_onnx(
             outcome, notes = stages.optimize_model(model, options)
             record.optimizations = outcome.counts
             publish(record, notes)
-    if options.target is not None:
+    if stages.is_fitted(options):
         with stage(record, "legalize"):
-            record.adaptations, notes = stages.fit_to_target(model, options.target, program)
+            record.adaptations, notes = stages.fit_to_target(model, options, program)
             publish(record, notes)
     if functions:
         publish(record, describe_inline_calls(modules_as_functions(model, calls, functions)))

@@ -69,8 +69,6 @@ def check_options(options: Options) -> None:
     Raises:
         InvalidOptionError: One does not, or two options exclude each other.
     """
-    from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
-
     if options.dynamic_shapes is not None and options.dynamic_axes is not None:
         raise InvalidOptionError(
             "dynamic_shapes and dynamic_axes are two forms of the same request; pass one of them",
@@ -92,16 +90,32 @@ def check_options(options: Options) -> None:
     _check_weights(options.weights_as_inputs)
     _check_domains(options.custom_opsets)
     _check_classes(options.export_modules_as_functions)
-    if not isinstance(options.opset, int) or not MIN_OPSET <= options.opset <= MAX_OPSET:
-        raise InvalidOptionError(
-            f"opset_version is {options.opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported",
-            code="OA008",
-        )
+    _check_opset(options.opset)
     _check_target(options.target, options.opset)
     if options.seed is not None and (
         not isinstance(options.seed, int) or isinstance(options.seed, bool)
     ):
         raise InvalidOptionError(f"seed is {options.seed!r}; expected an int or None")
+
+
+def _check_opset(opset: Any) -> None:
+    """Checks that an opset is emitted, and that the installed onnx has it."""
+    import onnx
+
+    from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
+
+    if not isinstance(opset, int) or not MIN_OPSET <= opset <= MAX_OPSET:
+        raise InvalidOptionError(
+            f"opset_version is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported",
+            code="OA008",
+        )
+    newest = onnx.defs.onnx_opset_version()
+    if opset > newest:
+        raise InvalidOptionError(
+            f"opset_version is {opset}; onnx {onnx.__version__}, which is installed, has opsets up "
+            f"to {newest}: pass opset_version={newest}, or install a newer onnx",
+            code="OA008",
+        )
 
 
 def choose_opset(target: str | None) -> int:

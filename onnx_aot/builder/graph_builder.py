@@ -21,18 +21,18 @@ from onnxscript import BuilderBase
 from onnx_aot import dtypes
 from onnx_aot.builder.constant_pool import ConstantPool
 from onnx_aot.builder.domains import ONNX_DOMAINS, Domains
-from onnx_aot.builder.onnx_schemas import (
-    OnnxOperator,
-    make_attribute_error,
-    make_inputs_error,
-    make_type_error,
-    onnx_operator,
-)
 from onnx_aot.builder.peephole import SIMPLIFICATIONS
 from onnx_aot.builder.shape_inference import output_shapes
 from onnx_aot.builder.size_table import Dimension, SizeTable
 from onnx_aot.builder.state import BuilderState
 from onnx_aot.graph.attributes import Attributes
+from onnx_aot.graph.onnx_schemas import (
+    OnnxOperator,
+    built_operator,
+    make_attribute_error,
+    make_inputs_error,
+    make_type_error,
+)
 
 __all__ = ["GraphBuilder", "Size"]
 
@@ -65,7 +65,8 @@ class GraphBuilder(BuilderBase):
     """Emits nodes and constants, and knows types and sizes of values.
 
     Attributes:
-        opset: The opset of the model that is being built.
+        opset: The opset of the model that is being built. Before opset 17, nodes have the forms of
+            opset 17 until the model is legalized.
         result: Result that the capture recorded for the node being translated: a FakeTensor, a
             number or symbolic number, or a list or tuple of these.
         recorded: Recorded results of the node's positional arguments; an argument that is not an
@@ -151,7 +152,7 @@ class GraphBuilder(BuilderBase):
         """
         domain = "" if domain in ONNX_DOMAINS else domain
         asked = (version or self.state.domains.version_of(domain)) if domain else self.opset
-        operator = onnx_operator(op_type, asked, domain)
+        operator = built_operator(op_type, asked, domain)
         inputs, refused = self._convert_inputs(op_type, operator, args)
         if refused and operator is not None:
             replaced = self._accepted_types(operator, inputs)

@@ -11,6 +11,7 @@ from onnx_aot.builder.graph_builder import GraphBuilder
 from onnx_aot.builder.subgraphs import make_subgraph
 from onnx_aot.errors import TranslationError
 from onnx_aot.graph.constants import constant_node
+from onnx_aot.graph.opset_range import built_opset
 from onnx_aot.graph.traversal import subgraphs
 
 __all__ = ["DOMAIN", "call_function"]
@@ -66,7 +67,7 @@ def _make_function(
             sizes = [size if isinstance(size, int) else None for size in value.shape.dims]
             value.shape = ir.Shape(sizes)
     domains = {node.domain for node in ir.traversal.RecursiveGraphIterator(graph)}
-    graph.opset_imports[""] = op.opset
+    graph.opset_imports[""] = built_opset(op.opset)
     graph.opset_imports.update({d: op.state.domains.version_of(d) for d in domains if d})
     return ir.Function(DOMAIN, unique, graph=graph, attributes=())
 

@@ -22,10 +22,9 @@ __all__ = ["output_shapes"]
 # The first output has the shape of the first input.
 SAME_AS_FIRST = frozenset(
     (
-        "Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization Bernoulli BitwiseNot Cast "
-        "CastLike Ceil Celu Clip Cos Cosh CumSum DequantizeLinear Dropout DynamicQuantizeLinear "
-        "Elu Erf Exp "
-        "EyeLike Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity "
+        "Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization Bernoulli BitCast BitwiseNot "
+        "Cast CastLike Ceil Celu Clip Cos Cosh CumProd CumSum DequantizeLinear Dropout "
+        "DynamicQuantizeLinear Elu Erf Exp EyeLike Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity "
         "InstanceNormalization IsInf IsNaN LRN LayerNormalization LeakyRelu Log LogSoftmax "
         "LpNormalization MeanVarianceNormalization Mish Neg Not PRelu QuantizeLinear "
         "RMSNormalization RandomNormalLike RandomUniformLike Reciprocal Relu ReverseSequence "

@@ -19,4 +19,4 @@ Inputs = Annotated[
         "dynamic. Repeat it for each input; without it, the factory returns example inputs.",
     ),
 ]
-Opset = Annotated[int | None, typer.Option(help="ONNX operator set, 17 to 25; 20 by default.")]
+Opset = Annotated[int | None, typer.Option(help="ONNX operator set, 11 to 28; 20 by default.")]

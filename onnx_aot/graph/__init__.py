@@ -2,5 +2,6 @@
 
 ``names`` and ``constants`` choose names and place constants, ``attributes`` and ``nodes`` make the
 nodes that the builder, the rewriter and the legalizer emit, and ``traversal`` walks over subgraphs
-and functions. ``opset_range`` is the range of opsets of the whole package.
+and functions. ``onnx_schemas`` reads the signatures of ONNX's operators, and ``opset_range`` is the
+range of opsets of the whole package.
 """

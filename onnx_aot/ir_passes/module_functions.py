@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from onnx_aot.graph.opset_range import FUNCTIONS_SINCE
 from onnx_aot.ir_passes.function_bodies import (
     Region,
     detach,
@@ -80,6 +81,7 @@ def modules_as_functions(
     for function in functions.values():
         model.functions[function.identifier()] = function
         model.opset_imports[function.domain] = 1
+        model.ir_version = max(model.ir_version or 0, FUNCTIONS_SINCE)
     return left
 
 

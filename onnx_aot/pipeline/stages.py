@@ -39,6 +39,7 @@ __all__ = [
     "capture_model",
     "check_verification",
     "fit_to_target",
+    "is_fitted",
     "optimize_model",
     "rewrite_graph",
     "translate_graph",
@@ -313,22 +314,47 @@ def optimize_model(model: ir.Model, options: Options) -> tuple[Outcome, Notes]:
     return outcome, describe.describe_undone_passes(outcome)
 
 
+def _is_older(options: Options) -> bool:
+    """True if the opset is written from the forms of a later one."""
+    from onnx_aot.graph.opset_range import built_opset
+
+    return options.opset != built_opset(options.opset)
+
+
+def is_fitted(options: Options) -> bool:
+    """True if an export needs ``fit_to_target``."""
+    return options.target is not None or _is_older(options)
+
+
 def fit_to_target(
-    model: ir.Model, target: str, captured: torch.export.ExportedProgram
+    model: ir.Model, options: Options, captured: torch.export.ExportedProgram
 ) -> tuple[Sequence[Adaptation], Notes]:
-    """Rewrites nodes that the target has no kernel for.
+    """Rewrites nodes that the target has no kernel for, or that an opset before 17 lacks.
 
     Raises:
         ConversionError: The model needs a later IR version than the target loads.
+        OpsetError: The opset lacks operators, or types or forms of them; the error lists all.
     """
+    from onnx_aot.ir_passes.eliminate_common_subexpressions import eliminate_common_subexpressions
     from onnx_aot.targets import check_ir_version, legalize
+    from onnx_aot.translate.ir_version import ir_version
+    from onnx_aot.translate.opset_errors import make_opset_error
 
-    check_ir_version(model, target)
-    fit = legalize(model, target)
-    notes = operator_notes.describe_less_precise_types(fit.adaptations, target)
-    return fit.adaptations, notes + operator_notes.describe_missing_kernels(
-        fit.left, target, captured
-    )
+    target = options.target
+    if target is not None:
+        check_ir_version(model, target)
+    fit = legalize(model, target, options.opset)
+    if fit.missing:
+        raise make_opset_error(fit.missing, captured.graph)
+    if _is_older(options):
+        model.ir_version = ir_version(model.graph, model.functions.values())
+        if options.optimize is True or options.optimize == "safe":
+            eliminate_common_subexpressions(model)  # such as the shape of one value
+    name = f"opset {options.opset}" if target is None else target
+    notes = operator_notes.describe_less_precise_types(fit.adaptations, name)
+    if target is not None:
+        notes += operator_notes.describe_missing_kernels(fit.left, target, captured)
+    return fit.adaptations, notes
 
 
 def verify_program(program: ONNXProgram, reference: Reference) -> tuple[list[SizeResult], Notes]:

@@ -17,6 +17,7 @@ import importlib.resources
 import json
 from typing import Any
 
+import onnx
 import onnx.defs
 import onnx_ir as ir
 
@@ -28,6 +29,7 @@ __all__ = [
     "list_releases",
     "load_kernels",
     "signature",
+    "standard_types",
 ]
 
 FILE = "onnxruntime_cpu.json"
@@ -152,3 +154,15 @@ def decode_kernels(data: dict[str, Any], release: str) -> Kernels:
     }
     about = data["releases"][release]
     return Kernels(release, about["opset"], about["ir_version"], by_operator, inlined)
+
+
+@functools.cache
+def standard_types(opset: int) -> Kernels:
+    """The types that ONNX itself accepts in an opset, as a runtime that has all kernels."""
+    by_operator = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        types = None if schema.domain else signature(schema.name, opset)
+        if types is not None:
+            tensors = {variable: found for variable, found in types.accepted.items() if found}
+            by_operator[schema.name, types.version] = (tensors,)
+    return Kernels("", opset, onnx.IR_VERSION, by_operator, {})

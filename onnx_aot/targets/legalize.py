@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
 
 from onnx_aot.dtypes import HALVES
+from onnx_aot.errors import MissingInOpset
 from onnx_aot.graph.nodes import take_place
+from onnx_aot.graph.opset_range import BUILT_OPSET
 from onnx_aot.graph.traversal import WITH_GRAPHS
 from onnx_aot.metadata.keys import FX_NODE, PIECE
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
 from onnx_aot.targets.fusion_workarounds import KEPT_APART
-from onnx_aot.targets.kernels import Kernels, signature
+from onnx_aot.targets.kernels import Kernels, signature, standard_types
+from onnx_aot.targets.older_forms import (
+    NoOlderFormError,
+    check_form,
+    older_forms,
+    remove_unread_constants,
+)
+from onnx_aot.targets.older_forms.rows import Form
 from onnx_aot.targets.releases import find_kernels
 from onnx_aot.targets.type_fallbacks import PRESERVING, SURROGATES, is_lossy
 from onnx_aot.targets.unsigned_activations import unsigned_activations
@@ -75,10 +84,12 @@ class Fit:
     Attributes:
         adaptations: The adaptations, most frequent first.
         left: Nodes without a kernel for which there is no adaptation.
+        missing: What an opset before 17 lacks, with the nodes that need it.
     """
 
     adaptations: tuple[Adaptation, ...]
     left: tuple[ir.Node, ...]
+    missing: dict[MissingInOpset, list[ir.Node]]
 
 
 # A type variable, its type, and its new type.
@@ -93,8 +104,8 @@ class _Plan:
     changes: tuple[_Change, ...]
 
 
-def legalize(model: ir.Model, target: str) -> Fit:
-    """Replaces, in place, the nodes that the target has no kernel for.
+def legalize(model: ir.Model, target: str | None, opset: int | None = None) -> Fit:
+    """Replaces, in place, the nodes that the target has no kernel for, or that the opset lacks.
 
     Before::
 
@@ -126,12 +137,14 @@ def legalize(model: ir.Model, target: str) -> Fit:
 
     Args:
         model: Changed in place.
-        target: A runtime, or a release of one; see ``find_release``.
+        target: A runtime, or a release of one; see ``find_release``. None: only the opset counts.
+        opset: The opset of the result; by default that of the model. Before opset 17, nodes get
+            the forms of that opset, and types that it accepts; see ``older_forms``.
 
     Raises:
         InvalidOptionError: There is no such target.
     """
-    return _Legalizer(model, find_kernels(target)).run()
+    return _Legalizer(model, target, opset).run()
 
 
 def unsupported_nodes(model: ir.Model, target: str) -> list[ir.Node]:
@@ -186,6 +199,8 @@ class _Planner:
         bound = _bind_type_variables(types.inputs, node.inputs)
         bound |= _bind_type_variables(types.outputs, node.outputs)
         known = self._table.by_operator.get((node.op_type, types.version), ())
+        if opset < BUILT_OPSET:
+            known = tuple(_restrict_types(kernel, types.accepted) for kernel in known)
         reduction = node.attributes.get("reduction")
         if reduction is not None and reduction.as_string() != "none":
             refused = REFUSED_WHEN_REDUCING.get(node.op_type, frozenset())
@@ -212,6 +227,16 @@ class _Planner:
             missing = next(iter(bound.values()))
             return _Plan(missing, ())
         return _Plan(best[1][0][1], best[1])
+
+
+def _restrict_types(
+    kernel: dict[str, frozenset[ir.DataType]], accepted: dict[str, frozenset[ir.DataType]]
+) -> dict[str, frozenset[ir.DataType]]:
+    """Leaves out types that the standard does not accept, where a kernel is for later opsets."""
+    restricted = {variable: types for variable, types in accepted.items() if types}
+    for variable, types in kernel.items():
+        restricted[variable] = types & restricted.get(variable, types)
+    return restricted
 
 
 def _bind_type_variables(
@@ -257,9 +282,12 @@ class _Wide:
 
 
 class _Legalizer:
-    def __init__(self, model: ir.Model, table: Kernels) -> None:
+    def __init__(self, model: ir.Model, target: str | None, opset: int | None) -> None:
         self.model = model
+        self.opset = model.opset_imports[""] if opset is None else opset
+        table = standard_types(self.opset) if target is None else find_kernels(target)
         self.planner = _Planner(table)
+        self.workarounds = {} if target is None else WRITTEN_FOR_IT
         self.emitter = Emitter(model)
         self.counts: collections.Counter[tuple[str, ir.DataType, ir.DataType | None, bool]] = (
             collections.Counter()
@@ -269,14 +297,23 @@ class _Legalizer:
         self.wide: dict[ir.Value, _Wide] = {}
         self.inserted: list[ir.Node] = []
         self.left: list[ir.Node] = []
+        self.forms: Mapping[str, tuple[Form, ...]] = {}
+        self.missing: dict[MissingInOpset, list[ir.Node]] = {}
 
     def run(self) -> Fit:
-        for graph, opset in _graphs_with_opsets(self.model):
+        for graph, built in list(_graphs_with_opsets(self.model)):
+            is_older = built == BUILT_OPSET and self.opset < BUILT_OPSET
+            opset = self.opset if is_older else built
+            self.forms = older_forms(opset) if is_older else {}
+            if is_older:
+                graph.opset_imports[""] = opset
             self.emitter.enter(graph)
             self._visit(graph, opset, [])
         self._remove_unread()
+        if self.opset < BUILT_OPSET:
+            remove_unread_constants(self.model)
         adaptations = (Adaptation(*what, count=n) for what, n in self.counts.most_common())
-        return Fit(tuple(adaptations), tuple(self.left))
+        return Fit(tuple(adaptations), tuple(self.left), self.missing)
 
     def _remove_unread(self) -> None:
         """Removes inserted nodes that are not read: casts back, outputs of expansions."""
@@ -301,9 +338,11 @@ class _Legalizer:
             for attribute in node.attributes.values():
                 if attribute.type == ir.AttributeType.GRAPH:
                     self._visit(attribute.as_graph(), opset, [*around, node])
-        if node.op_type in WRITTEN_FOR_IT and not node.domain:
+        if self.forms and not node.domain and self._write_older_form(node, opset, around):
+            return
+        if node.op_type in self.workarounds and not node.domain:
             with self.emitter.insert_before(node, opset):
-                results = WRITTEN_FOR_IT[node.op_type](self.emitter, node)
+                results = self.workarounds[node.op_type](self.emitter, node)
             if results is not None:
                 self._replace(node, results, opset, around)
                 return
@@ -320,12 +359,35 @@ class _Legalizer:
                 self.counts[node.op_type, plan.missing, None, False] += 1
                 return
         if not plan.changes:
-            self.left.append(node)
+            self._leave(node, opset)
             return
         self._cast_around(node, plan, opset, around)
         for _, dtype, surrogate in plan.changes:
             lossy = is_lossy(node.op_type, dtype, surrogate)
             self.counts[node.op_type, dtype, surrogate, lossy] += 1
+
+    def _write_older_form(self, node: ir.Node, opset: int, around: list[ir.Node]) -> bool:
+        """Writes a node in the form of an opset before 17; True if others take its place."""
+        try:
+            for write in self.forms.get(node.op_type, ()):
+                with self.emitter.insert_before(node, opset):
+                    results = write(self.emitter, node)
+                if results is not None:
+                    self._replace(node, results, opset, around)
+                    return True
+            check_form(node, opset, types=node.op_type in AS_THEY_ARE)
+        except NoOlderFormError as error:
+            self.missing.setdefault(error.missing, []).append(node)
+        return False
+
+    def _leave(self, node: ir.Node, opset: int) -> None:
+        """Records a node that nothing replaces: the opset lacks its type, or the target does."""
+        try:
+            if self.forms:
+                check_form(node, opset, types=True)
+            self.left.append(node)
+        except NoOlderFormError as error:
+            self.missing.setdefault(error.missing, []).append(node)
 
     def _replace(
         self, node: ir.Node, results: Sequence[ir.Value], opset: int, around: list[ir.Node]

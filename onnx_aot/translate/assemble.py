@@ -10,6 +10,7 @@ import torch
 from onnx_aot.builder.builder import Builder
 from onnx_aot.dimensions.symbols import Dimensions
 from onnx_aot.graph.names import Names
+from onnx_aot.graph.opset_range import built_opset
 from onnx_aot.metadata.stamp import Metadata
 from onnx_aot.translate.interface import Interface
 from onnx_aot.translate.ir_version import ir_version
@@ -25,7 +26,7 @@ class Translated:
     """The translated model and how it was made.
 
     Attributes:
-        model: The model.
+        model: The model, in the opset that ``built_opset`` gives.
         statistics: How operators were translated.
         state: Current values of state that is an input, by input name.
         weights: Values of parameters and buffers that are inputs, also by input name.
@@ -82,7 +83,7 @@ def translate(program: torch.export.ExportedProgram, request: Request) -> Transl
         outputs,
         nodes=op.nodes,
         initializers=[*interface.weights, *constants],
-        opset_imports={"": request.opset, **op.state.domains.imports},
+        opset_imports={"": built_opset(request.opset), **op.state.domains.imports},
         name="main_graph",
     )
     metadata.describe_graph(main, program)

@@ -12,10 +12,10 @@ from onnx_ir import tensor_adapters
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
 
 from onnx_aot import dtypes
-from onnx_aot.builder.onnx_schemas import onnx_operator, refuse_type
 from onnx_aot.dimensions.symbols import Dimensions
 from onnx_aot.errors import ConversionError, InvalidOptionError
 from onnx_aot.graph.names import Names
+from onnx_aot.graph.onnx_schemas import onnx_operator, refuse_type
 from onnx_aot.metadata.keys import INPUT_KIND, NAMED, ORIGINAL_NAME
 from onnx_aot.metadata.provenance import location
 from onnx_aot.metadata.stamp import Metadata

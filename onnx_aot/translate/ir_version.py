@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import onnx.helper
 import onnx_ir as ir
 
+from onnx_aot.graph.opset_range import FUNCTIONS_SINCE
+
 __all__ = ["ELEMENT_TYPES_SINCE", "ir_version"]
 
 # Element types that version 8, the version of opset 17, cannot hold, and the first that can.
@@ -35,11 +37,13 @@ def ir_version(graph: ir.Graph, functions: Iterable[ir.Function]) -> int:
     weights and results of operators of other domains can have a later type.
     """
     opsets = dict(graph.opset_imports)
+    functions = list(functions)
     for function in functions:  # a function written for another opset keeps it
         for domain, version in function.opset_imports.items():
             opsets[domain] = max(version, opsets.get(domain, version))
     ids = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     least = int(onnx.helper.find_min_ir_version_for(ids, ignore_unknown=True))
+    least = max(least, FUNCTIONS_SINCE) if functions else least
     values = [*graph.inputs, *graph.outputs, *graph.initializers.values()]
     if len(graph.opset_imports) > 1:
         values += [value for node in graph if node.domain for value in node.outputs]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import onnx_ir as ir
 import torch.fx
 
 from onnx_aot.builder.builder import Builder
 from onnx_aot.errors import MissingInOpset, OpsetError
+from onnx_aot.metadata.keys import FX_NODE
 from onnx_aot.metadata.provenance import location, place, target_name
 
-__all__ = ["MissingForms", "list_locations"]
+__all__ = ["MissingForms", "list_locations", "make_opset_error"]
 
 SHOWN = 5  # lines of the user's code per entry
 
@@ -70,6 +72,18 @@ class MissingForms:
 
     def _make_error(self) -> OpsetError:
         return OpsetError(*(_make_entry(missing, nodes) for missing, nodes in self._nodes.items()))
+
+
+def make_opset_error(
+    missing: Mapping[MissingInOpset, Sequence[ir.Node]], captured: torch.fx.Graph
+) -> OpsetError:
+    """Returns the error for ONNX nodes that the opset lacks, which come from captured nodes."""
+    by_name = {node.name: node for node in captured.nodes}
+    entries = []
+    for entry, nodes in missing.items():
+        names = dict.fromkeys(str(node.meta.get(FX_NODE)) for node in nodes)
+        entries.append(_make_entry(entry, [by_name[name] for name in names if name in by_name]))
+    return OpsetError(*entries)
 
 
 def _make_entry(missing: MissingInOpset, nodes: list[torch.fx.Node]) -> MissingInOpset:

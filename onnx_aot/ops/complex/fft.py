@@ -32,6 +32,8 @@ Value = ir.Value
 
 # at::native::fft_norm_mode
 NORM_NONE, NORM_BY_ROOT, NORM_BY_SIZE = 0, 1, 2
+DFT_SINCE = 17
+
 NORMS = {None: NORM_BY_SIZE, "backward": NORM_BY_SIZE, "ortho": NORM_BY_ROOT, "forward": NORM_NONE}
 """Normalization of inverse transforms."""
 
@@ -77,7 +79,7 @@ def _transform(op: Builder, value: Complex, axes: Sequence[int], forward: bool) 
     """Transforms several axes: unscaled forward, divided by sizes backward."""
     for axis in axes:
         length = op.size(value.real, axis)
-        if fits_matrix(length, is_complex=True):
+        if fits_matrix(length, is_complex=True, has_dft=op.opset >= DFT_SINCE):
             value = multiply_by_matrix(op, value, axis, length, inverse=not forward)
         else:
             value = split(op, _dft(op, join(op, value), axis, inverse=not forward))
@@ -87,7 +89,7 @@ def _transform(op: Builder, value: Complex, axes: Sequence[int], forward: bool) 
 def _transform_real(op: Builder, value: Value, axis: int, *, onesided: bool) -> Complex:
     """Transforms a real value, unscaled; ``onesided`` leaves out the second half."""
     length = op.size(value, axis)
-    if fits_matrix(length, is_complex=False):
+    if fits_matrix(length, is_complex=False, has_dft=op.opset >= DFT_SINCE):
         return multiply_by_matrix(op, value, axis, length, onesided=onesided)
     return split(op, _dft(op, op.Unsqueeze(value, [-1]), axis, onesided=onesided))
 
@@ -182,7 +184,9 @@ def _real_inverse(op: Builder, value: Complex, axis: int, length: Size) -> Value
         count: Size = min(half, there)
     else:
         count = op.Min(half, there)
-    if isinstance(count, int) and fits_matrix(length, is_complex=False):
+    if isinstance(count, int) and fits_matrix(
+        length, is_complex=False, has_dft=op.opset >= DFT_SINCE
+    ):
         if count != there:
             value = Complex(*(op.Slice(p, [0], [count], [axis]) for p in (value.real, value.imag)))
         alike = torch.tensor(_list_weights(length, count))

@@ -32,9 +32,13 @@ def is_power_of_two(length: Size | None) -> bool:
     return isinstance(length, int) and length > 0 and length & (length - 1) == 0
 
 
-def fits_matrix(length: Size, *, is_complex: bool) -> TypeGuard[int]:
-    """True if a transform of this length is faster and more exact as a product."""
-    longest = LONGEST_COMPLEX if is_complex and is_power_of_two(length) else LONGEST
+def fits_matrix(length: Size, *, is_complex: bool, has_dft: bool) -> TypeGuard[int]:
+    """True if a transform of this length is faster and more exact as a product.
+
+    An opset without DFT (``has_dft`` is False) multiplies complex signals of every length that is
+    not too long for its matrices.
+    """
+    longest = LONGEST_COMPLEX if has_dft and is_complex and is_power_of_two(length) else LONGEST
     return isinstance(length, int) and 0 < length <= longest
 
 

@@ -1,8 +1,8 @@
-"""Reads the bits of numbers as numbers of another type, by arithmetic.
+"""Reads the bits of numbers as numbers of another type, by BitCast or by arithmetic.
 
-ONNX reads bits by BitCast, of opset 26 and later. Up to opset 25 the bits of a number are computed
-as INT64, which holds the bits of every type as the integer of that width. Numbers keep their bits
-exactly except NaN, which has many bit patterns and is read as the positive one that torch makes.
+ONNX has BitCast since opset 26. Up to opset 25 the bits of a number are computed as INT64, which
+holds the bits of every type as the integer of that width. Numbers keep their bits exactly except
+NaN, which has many bit patterns and is read as the positive one that torch makes.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ Value = ir.Value
 DOUBLE = ir.DataType.DOUBLE
 INT64 = ir.DataType.INT64
 
+BITS_SINCE = 26
+INTEGERS = {16: ir.DataType.INT16, 32: ir.DataType.INT32, 64: INT64}
+"""Signed integers with as many bits as a floating-point number."""
+
 # --- one number ----------------------------------------------------------------------------------
 
 
@@ -45,6 +49,8 @@ def _read_bits(op: Builder, value: Value) -> Value:
         return op.cast(value, INT64)
     digits, least = PRECISION[value.dtype]
     width = value.dtype.bitwidth
+    if op.opset >= BITS_SINCE:
+        return op.cast(op.BitCast(value, to=INTEGERS[width]), INT64)
     number = op.cast(value, DOUBLE)
     mantissa, exponent = split_mantissa_exponent(op, op.Abs(number))
     # below the smallest normal number the exponent is 0, and the mantissa has leading zeros
@@ -69,6 +75,8 @@ def _write_bits(op: Builder, bits: Value, dtype: ir.DataType) -> Value:
         return op.cast(bits, dtype)
     digits, least = PRECISION[dtype]
     width = dtype.bitwidth
+    if op.opset >= BITS_SINCE:
+        return op.BitCast(op.cast(bits, INTEGERS[width]), to=dtype)  # type: ignore[no-any-return]
     low = _keep_low_bits(op, bits, width)
     # of INT64 itself, the sign is the highest bit
     negative = op.Less(low, 0) if width == 64 else op.GreaterOrEqual(low, 2 ** (width - 1))

@@ -55,22 +55,25 @@ def aten_diff(
 
 @register(aten.cumprod.default)
 def aten_cumprod(op: Builder, self: Value, dim: int, dtype: Any = None) -> Value:
-    """Multiplies floating-point numbers as DOUBLE, as eager does."""
+    """Multiplies floating-point numbers as DOUBLE, as eager does; CumProd exists since opset 26."""
     value = op.cast(self, op.result_dtype)
     if op.rank(value) == 0:
         return value
     wide = op.cast(value, DOUBLE) if dtypes.is_floating(value.dtype) else value
+    axis = op.axis(value, dim)
+    if op.opset >= 26:
+        return op.cast(op.CumProd(wide, op.constant(axis, INT64)), value.dtype)
 
     def join(earlier: Sequence[Value], later: Sequence[Value]) -> list[Value]:
         return [op.Mul(earlier[0], later[0])]
 
-    axis = op.axis(value, dim)
     products = scan_by_doubling(op, [wide], axis, join, neutral=[op.constant(1, wide.dtype)])[0]
     return op.cast(products, value.dtype)
 
 
 LIMITS[aten.cumprod.default] = (
-    "NaN where a product within the sequence overflows DOUBLE and what is before it is 0"
+    "before opset 26, NaN where a product within the sequence overflows DOUBLE and what is before "
+    "it is 0"
 )
 
 

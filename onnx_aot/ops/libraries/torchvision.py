@@ -171,8 +171,11 @@ def torchvision_roi_align(
     sampling_ratio: int,
     aligned: bool,
 ) -> Value:
-    """RoiAlign; ONNX Runtime has no kernel for its version since opset 22."""
-    if op.opset < 22:
+    """RoiAlign; ONNX Runtime has no kernel for its version since opset 22.
+
+    Before opset 16 the operator has no attribute for the alignment of pixels.
+    """
+    if 16 <= op.opset < 22:
         return op.RoiAlign(
             input,
             op.Slice(rois, [1], [5], [1]),

@@ -38,13 +38,14 @@ def aten_grid_sampler(
 ) -> Value:
     """GridSample for images; volumes, float64 and bicubic are computed from the pixels around.
 
-    ONNX has three dimensions since opset 20, but ONNX Runtime lacks some of their modes. Half
+    ONNX has GridSample since opset 16 and three dimensions since opset 20, but ONNX Runtime lacks some of their modes. Half
     precision is widened, because the positions are computed.
     """
     dtype = input.dtype
     if dtype in NARROW:
         input, grid = op.cast(input, ir.DataType.FLOAT), op.cast(grid, ir.DataType.FLOAT)
-    if op.rank(input) == 4 and input.dtype == ir.DataType.FLOAT and interpolation_mode != BICUBIC:
+    fits = op.rank(input) == 4 and input.dtype == ir.DataType.FLOAT and op.opset >= 16
+    if fits and interpolation_mode != BICUBIC:
         modes = MODES if op.opset >= 20 else MODES_16
         sampled = op.GridSample(
             input,

@@ -20,9 +20,10 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
-from onnx_aot.builder.onnx_schemas import onnx_operator
 from onnx_aot.builder.rollback import DeclinedError
 from onnx_aot.errors import OpsetError
+from onnx_aot.graph.onnx_schemas import onnx_operator
+from onnx_aot.graph.opset_range import built_opset
 from onnx_aot.ops.registry import MEMORY_ARGUMENTS
 from onnx_aot.torch_compat import OpOverload, schema_of
 
@@ -249,7 +250,7 @@ class _Recorder(onnxscript.evaluator.Evaluator):
         known = self._op.functions.get(local.identifier())
         if known is not None:
             return known
-        _adopt_opset(local, self._op.opset)
+        _adopt_opset(local, built_opset(self._op.opset))
         self._op.functions[local.identifier()] = local
         for domain, version in local.opset_imports.items():
             self._op.state.domains.use(domain, version)

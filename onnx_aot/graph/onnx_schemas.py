@@ -11,11 +11,12 @@ import onnx.defs
 import onnx_ir as ir
 
 from onnx_aot.errors import ConversionError, MissingInOpset, OpsetError, TranslationError
-from onnx_aot.graph.opset_range import MAX_OPSET
+from onnx_aot.graph.opset_range import MAX_OPSET, built_opset
 
 __all__ = [
     "OnnxOperator",
     "OutputType",
+    "built_operator",
     "make_attribute_error",
     "make_inputs_error",
     "make_type_error",
@@ -40,6 +41,8 @@ class OnnxOperator:
     """One ONNX operator in one opset.
 
     Attributes:
+        opset: The opset that errors name.
+        form: The opset that defines the rest; another one only for ``built_operator``.
         input_types: Type variable of each formal input; None if the types of its repetitions may
             differ.
         input_dtypes: The only element type that each formal input takes, or None.
@@ -52,6 +55,7 @@ class OnnxOperator:
 
     name: str
     opset: int
+    form: int
     domain: str
     input_types: tuple[str | None, ...]
     input_dtypes: tuple[ir.DataType | None, ...]
@@ -110,6 +114,7 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
     return OnnxOperator(
         name,
         opset,
+        opset,
         domain,
         tuple(input_types),
         input_dtypes,
@@ -119,6 +124,26 @@ def onnx_operator(name: str, opset: int, domain: str = "") -> OnnxOperator | Non
         outputs,
         deterministic,
     )
+
+
+@functools.cache
+def built_operator(name: str, asked: int, domain: str = "") -> OnnxOperator | None:
+    """Returns the operator in the form that translations write for an opset.
+
+    Before opset 17 that is its form in opset 17; errors name the opset that was asked for.
+
+    Raises:
+        OpsetError: The domain is ONNX's own, or ``ai.onnx.ml``, and lacks the operator.
+    """
+    built = built_opset(asked)
+    if domain or built == asked:
+        return onnx_operator(name, asked, domain)
+    try:
+        operator = onnx_operator(name, built)
+    except OpsetError:
+        raise _make_missing_operator_error(name, asked, domain) from None
+    assert operator is not None
+    return dataclasses.replace(operator, opset=asked)
 
 
 def _parse_dtypes(types: Sequence[str]) -> frozenset[ir.DataType] | None:
@@ -166,13 +191,13 @@ def refuse_type(operator: OnnxOperator | None, position: int, dtype: ir.DataType
 def make_type_error(operator: OnnxOperator, position: int, dtype: ir.DataType) -> ConversionError:
     """Returns the error for an input of an element type that the operator does not take."""
     name, opset, domain = operator.name, operator.opset, operator.domain
-    parameter = onnx.defs.get_schema(name, opset, domain).inputs[position].name
+    parameter = onnx.defs.get_schema(name, operator.form, domain).inputs[position].name
     accepted = sorted(map(str, operator.accepted[position] or ()))
     message = (
         f"ONNX {name} does not take {dtype} in opset {opset}: its input {parameter} takes "
         f"{', '.join(accepted)}. "
     )
-    for later in () if domain else range(opset + 1, MAX_OPSET + 1):
+    for later in () if domain else range(operator.form + 1, MAX_OPSET + 1):
         if _takes_dtype(name, later, position, dtype):
             return OpsetError(MissingInOpset(name, f"{message}Opset {later} takes it", later))
     advice = "Convert the operand where the model computes this, for instance with x.float()"
@@ -203,7 +228,7 @@ def _make_form_error(
 ) -> Exception:
     """Returns the error for a form that only a later opset, or no opset, has."""
     problem = f"ONNX {operator.name} {problem}"
-    for later in () if operator.domain else range(operator.opset + 1, MAX_OPSET + 1):
+    for later in () if operator.domain else range(operator.form + 1, MAX_OPSET + 1):
         other = _in_opset(operator.name, later)
         if other is not None and has_form(other):
             problem = f"{problem}; opset {later} has this form"

@@ -11,8 +11,8 @@ import torch
 
 import onnx_aot
 from onnx_aot.builder.builder import Builder
-from onnx_aot.builder.onnx_schemas import onnx_operator
 from onnx_aot.errors import TranslationError
+from onnx_aot.graph.onnx_schemas import onnx_operator
 
 Tensor = torch.Tensor
 

@@ -101,8 +101,8 @@ def test_harmless_retired_options_warn(option: dict[str, Any], advice: str) -> N
         ({"autograd_inlining": False}, "inlined"),
         ({"opset": 18}, "did you mean opset_version"),
         ({"nonsense": 1}, "no option 'nonsense'"),
-        ({"opset_version": 16}, "17 to 25"),
-        ({"opset_version": 26}, "17 to 25"),
+        ({"opset_version": 10}, "11 to 28"),
+        ({"opset_version": 29}, "11 to 28"),
         ({"external_data": "always"}, "external_data is 'always'"),
     ],
 )

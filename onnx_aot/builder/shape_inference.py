@@ -24,12 +24,13 @@ SAME_AS_FIRST = frozenset(
     (
         "Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization Bernoulli BitCast BitwiseNot "
         "Cast CastLike Ceil Celu Clip Cos Cosh CumProd CumSum DequantizeLinear Dropout "
-        "DynamicQuantizeLinear Elu Erf Exp EyeLike Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity "
-        "InstanceNormalization IsInf IsNaN LRN LayerNormalization LeakyRelu Log LogSoftmax "
-        "LpNormalization MeanVarianceNormalization Mish Neg Not PRelu QuantizeLinear "
-        "RMSNormalization RandomNormalLike RandomUniformLike Reciprocal Relu ReverseSequence "
-        "RotaryEmbedding Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Softmax "
-        "Softplus Softsign Sqrt Swish Tan Tanh TensorScatter ThresholdedRelu Trilu"
+        "DynamicQuantizeLinear Elu Erf Exp EyeLike Floor Gelu GroupNormalization HardSigmoid "
+        "HardSwish Hardmax Identity InstanceNormalization IsInf IsNaN LRN LayerNormalization "
+        "LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg Not PRelu "
+        "QuantizeLinear RMSNormalization RandomNormalLike RandomUniformLike Reciprocal Relu "
+        "ReverseSequence RotaryEmbedding Round ScatterElements ScatterND Selu Shrink Sigmoid "
+        "Sign Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh TensorScatter "
+        "ThresholdedRelu Trilu"
     ).split()
 )
 

@@ -6,10 +6,12 @@ Pointwise functions of DOUBLE are in ``expansions_pointwise``, recurrent layers 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 import onnx_ir as ir
 
+from onnx_aot.dtypes import HALVES
 from onnx_aot.targets import expansions_pointwise
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions_recurrent import RECURRENT
@@ -119,6 +121,25 @@ def _prelu(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
 @_register_expansion("Mean", [_T.DOUBLE])
 def _mean(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     return [e.Div(e.Sum(*node.inputs), float(len(node.inputs)))]
+
+
+@_register_expansion("ReduceLogSumExp", [_T.FLOAT, _T.DOUBLE, *HALVES])
+def _reduce_log_sum_exp(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    """``log(sum(exp(x - m))) + m``, m being the largest number; 0 if that is infinite or NaN."""
+    value, *axes = node.inputs
+    assert value is not None
+    narrow = value.dtype
+    if node.attributes.get_int("noop_with_empty_axes", 0) or "axes" in node.attributes:
+        return None
+    if narrow in HALVES:
+        value = e.Cast(value, to=_T.FLOAT)
+    largest = e.ReduceMax(value, *axes, keepdims=1)
+    shift = e.Where(e.Less(e.Abs(largest), math.inf), largest, e.constant(0, value.dtype))
+    total = e.ReduceSum(e.Exp(e.Sub(value, shift)), *axes, keepdims=1)
+    result = e.Add(e.Log(total), shift)
+    if not node.attributes.get_int("keepdims", 1):
+        result = e.Squeeze(result, *axes)
+    return [e.Cast(result, to=narrow) if narrow in HALVES else result]
 
 
 @_register_expansion("Gemm", _INTEGERS)

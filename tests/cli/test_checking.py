@@ -107,7 +107,7 @@ def test_report_of_a_failure(model: Path) -> None:
     assert any("compute the same on both sides" in line for line in first)
     refused = call("report", "my_models:encoder", *INPUT, "--opset", "3")
     assert refused.exit_code == 2
-    assert "17 to 25" in refused.stdout
+    assert "11 to 28" in refused.stdout
 
 
 def test_export_as_json(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,8 +38,8 @@ def aten_grid_sampler(
 ) -> Value:
     """GridSample for images; volumes, float64 and bicubic are computed from the pixels around.
 
-    ONNX has GridSample since opset 16 and three dimensions since opset 20, but ONNX Runtime lacks some of their modes. Half
-    precision is widened, because the positions are computed.
+    ONNX has GridSample since opset 16 and three dimensions since opset 20, but ONNX Runtime lacks
+    some of their modes. Half precision is widened, because the positions are computed.
     """
     dtype = input.dtype
     if dtype in NARROW:

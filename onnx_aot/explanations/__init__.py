@@ -62,7 +62,8 @@ def read_page(code: str) -> str:
             f"there is no code {code!r}{_describe_near(wanted)}. onnx-aot explain lists all codes",
             code="OA014",
         )
-    return file.read_text(encoding="utf-8")
+    text: str = file.read_text(encoding="utf-8")
+    return text
 
 
 def plain_page(code: str) -> str:

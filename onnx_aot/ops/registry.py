@@ -194,7 +194,7 @@ def overloads(packet: Any) -> list[Any]:
 
 def _bind_schema(target: OpOverload, function: Function) -> tuple[Argument, ...]:
     schema = {
-        RENAMED.get((target.name(), argument.name), argument.name): (position, argument)
+        RENAMED.get((schema_of(target).name, argument.name), argument.name): (position, argument)
         for position, argument in enumerate(schema_of(target).arguments)
         if argument.name not in MEMORY_ARGUMENTS
     }

@@ -129,17 +129,19 @@ def _reduce_log_sum_exp(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     value, *axes = node.inputs
     assert value is not None
     narrow = value.dtype
+    assert narrow is not None
     if node.attributes.get_int("noop_with_empty_axes", 0) or "axes" in node.attributes:
         return None
-    if narrow in HALVES:
-        value = e.Cast(value, to=_T.FLOAT)
+    wide = _T.FLOAT if narrow in HALVES else narrow
+    if narrow != wide:
+        value = e.Cast(value, to=wide)
     largest = e.ReduceMax(value, *axes, keepdims=1)
-    shift = e.Where(e.Less(e.Abs(largest), math.inf), largest, e.constant(0, value.dtype))
+    shift = e.Where(e.Less(e.Abs(largest), math.inf), largest, e.constant(0, wide))
     total = e.ReduceSum(e.Exp(e.Sub(value, shift)), *axes, keepdims=1)
     result = e.Add(e.Log(total), shift)
     if not node.attributes.get_int("keepdims", 1):
         result = e.Squeeze(result, *axes)
-    return [e.Cast(result, to=narrow) if narrow in HALVES else result]
+    return [e.Cast(result, to=narrow) if narrow != wide else result]
 
 
 @_register_expansion("Gemm", _INTEGERS)

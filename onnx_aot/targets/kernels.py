@@ -159,7 +159,7 @@ def decode_kernels(data: dict[str, Any], release: str) -> Kernels:
 @functools.cache
 def standard_types(opset: int) -> Kernels:
     """The types that ONNX itself accepts in an opset, as a runtime that has all kernels."""
-    by_operator = {}
+    by_operator: dict[tuple[str, int], tuple[dict[str, frozenset[ir.DataType]], ...]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         types = None if schema.domain else signature(schema.name, opset)
         if types is not None:

@@ -76,7 +76,7 @@ def _write_bits(op: Builder, bits: Value, dtype: ir.DataType) -> Value:
     digits, least = PRECISION[dtype]
     width = dtype.bitwidth
     if op.opset >= BITS_SINCE:
-        return op.BitCast(op.cast(bits, INTEGERS[width]), to=dtype)  # type: ignore[no-any-return]
+        return op.BitCast(op.cast(bits, INTEGERS[width]), to=dtype)
     low = _keep_low_bits(op, bits, width)
     # of INT64 itself, the sign is the highest bit
     negative = op.Less(low, 0) if width == 64 else op.GreaterOrEqual(low, 2 ** (width - 1))

@@ -114,7 +114,7 @@ def _in_groups(
 def _order(e: Emitter, letters: str, value: ir.Value | None, wanted: str) -> ir.Value:
     """Orders axes as wanted."""
     if letters == wanted:
-        return e.Identity(value)  # type: ignore[no-any-return]
+        return e.Identity(value)
     turned: ir.Value = e.Transpose(value, perm=[letters.index(letter) for letter in wanted])
     return turned
 

@@ -311,7 +311,7 @@ def conformance(session: nox.Session) -> None:
         command = ("python", "-m", "conformance", *group, "--output", output)
         session.run(*command, *session.posargs)
     if name == "onnx_aot":
-        opsets = [option for opset in range(17, 26) for option in ("--opset", str(opset))]
+        opsets = [option for opset in range(11, 29) for option in ("--opset", str(opset))]
         command = ("python", "-m", "conformance", *opsets, "--samples", "2")
         session.run(*command, "--output", "conformance/results/opsets.json", *session.posargs)
 

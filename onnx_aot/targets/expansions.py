@@ -15,6 +15,7 @@ from onnx_aot.dtypes import HALVES
 from onnx_aot.targets import expansions_pointwise
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions_recurrent import RECURRENT
+from onnx_aot.targets.quantization import dequantize, quantize
 
 __all__ = ["EXPANSIONS"]
 
@@ -25,6 +26,7 @@ EXPANSIONS: dict[tuple[str, ir.DataType], Expansion] = {}
 """Expansions by operator and type; one that returns None leaves the node to be cast instead."""
 
 _INTEGERS = (_T.INT32, _T.INT64, _T.UINT32, _T.UINT64)
+_STORED = (_T.INT32, _T.INT16, _T.UINT16, _T.INT8, _T.UINT8, _T.INT4, _T.UINT4)
 _ANY = (
     *_INTEGERS,
     *(_T.BOOL, _T.INT8, _T.UINT8, _T.INT16, _T.UINT16),
@@ -142,6 +144,16 @@ def _reduce_log_sum_exp(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     if not node.attributes.get_int("keepdims", 1):
         result = e.Squeeze(result, *axes)
     return [e.Cast(result, to=narrow) if narrow != wide else result]
+
+
+@_register_expansion("QuantizeLinear", [_T.FLOAT, *HALVES, _T.INT32])
+def _quantize_linear(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    return quantize(e, node)
+
+
+@_register_expansion("DequantizeLinear", _STORED)
+def _dequantize_linear(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    return dequantize(e, node)
 
 
 @_register_expansion("Gemm", _INTEGERS)

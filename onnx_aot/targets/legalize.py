@@ -54,6 +54,9 @@ AS_THEY_ARE = frozenset(
     }
 )
 
+# Operators among these that are expressed by others if the target has no kernel of their version.
+QUANTIZING = frozenset({"DequantizeLinear", "QuantizeLinear"})
+
 # Kernels that load, but refuse these types at run time with a reduction.
 REFUSED_WHEN_REDUCING = {"ScatterElements": HALVES, "ScatterND": HALVES}
 
@@ -194,11 +197,15 @@ class _Planner:
 
     def _make_plan(self, node: ir.Node, opset: int) -> _Plan | None:
         types = signature(node.op_type, opset)
-        if types is None or node.op_type in AS_THEY_ARE:
+        if types is None:
+            return None
+        known = self._table.by_operator.get((node.op_type, types.version), ())
+        if node.op_type in AS_THEY_ARE and (node.op_type not in QUANTIZING or known):
             return None
         bound = _bind_type_variables(types.inputs, node.inputs)
+        if node.op_type in QUANTIZING:
+            return _Plan(next(iter(bound.values())), ()) if bound else None
         bound |= _bind_type_variables(types.outputs, node.outputs)
-        known = self._table.by_operator.get((node.op_type, types.version), ())
         if opset < BUILT_OPSET:
             known = tuple(_restrict_types(kernel, types.accepted) for kernel in known)
         reduction = node.attributes.get("reduction")

@@ -13,7 +13,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from onnx_aot import dtypes
 from onnx_aot.dimensions.symbols import Dimensions
-from onnx_aot.errors import ConversionError, InvalidOptionError
+from onnx_aot.errors import ConversionError, InvalidOptionError, OpsetError
 from onnx_aot.graph.names import Names
 from onnx_aot.graph.onnx_schemas import onnx_operator, refuse_type
 from onnx_aot.metadata.keys import INPUT_KIND, NAMED, ORIGINAL_NAME
@@ -27,6 +27,7 @@ from onnx_aot.translate.initializers import (
     select_weights,
     tensor_of,
 )
+from onnx_aot.translate.opset_errors import add_node
 from onnx_aot.translate.request import Request
 from onnx_aot.translate.walker import Walker
 
@@ -321,7 +322,10 @@ class Interface:
         output.type = source.type
         output.shape = None if source.shape is None else source.shape.copy()
         if source.dtype is not None:
-            refuse_type(onnx_operator("Identity", self.request.opset), 0, source.dtype)
+            try:
+                refuse_type(onnx_operator("Identity", self.request.opset), 0, source.dtype)
+            except OpsetError as error:
+                raise add_node(error, node) from None
         identity = ir.Node("", "Identity", [source], outputs=[output], name=f"node_{output.name}")
         self.walker.op.nodes.append(identity)
         if node is not None:

@@ -27,6 +27,8 @@ ELEMENT_TYPES_SINCE: dict[ir.DataType, int] = {
     ir.DataType.FLOAT8E8M0: 12,
     ir.DataType.INT2: 13,
     ir.DataType.UINT2: 13,
+    ir.DataType.FLOAT6E2M3: 14,
+    ir.DataType.FLOAT6E3M2: 14,
 }
 
 

@@ -13,7 +13,7 @@ from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.metadata.keys import FX_NODE
 from onnx_aot.metadata.provenance import location, place, target_name
 
-__all__ = ["MissingForms", "list_locations", "make_opset_error"]
+__all__ = ["MissingForms", "add_node", "list_locations", "make_opset_error"]
 
 SHOWN = 5  # lines of the user's code per entry
 
@@ -84,6 +84,13 @@ def make_opset_error(
         names = dict.fromkeys(str(node.meta.get(FX_NODE)) for node in nodes)
         entries.append(_make_entry(entry, [by_name[name] for name in names if name in by_name]))
     return OpsetError(*entries)
+
+
+def add_node(error: OpsetError, node: torch.fx.Node | None) -> OpsetError:
+    """Returns the error with the captured node, if there is one, and its line."""
+    if node is None:
+        return error
+    return OpsetError(*(_make_entry(missing, [node]) for missing in error.missing))
 
 
 def _make_entry(missing: MissingInOpset, nodes: list[torch.fx.Node]) -> MissingInOpset:

@@ -237,7 +237,9 @@ def test_names_go_on_to_the_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("optimize", [True, False])
 def test_more_names_than_weights(optimize: bool) -> None:
-    message = r"11 names, .* 1 inputs: data\. .* 8 weights, .*first\.weight, .*norm\.running_var$"
+    message = (
+        r"11 names, .* 1 inputs: data\. .* 8 weights, .*first\.weight, .*norm\.running_var\nSee"
+    )
     given = ["data", *"abcdefghij"]
     with pytest.raises(InvalidOptionError, match=message):
         onnx_aot.export(two_layers(), (X,), input_names=given, optimize=optimize)

@@ -125,11 +125,11 @@ def test_a_wrong_translation_is_no_pass_s_fault() -> None:
 def test_what_a_target_is_given_may_be_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     from onnx_aot import targets
 
-    def wrong(model: Any, target: str) -> targets.Fit:
+    def wrong(model: Any, target: str, opset: int) -> targets.Fit:
         for node in model.graph:
             if node.op_type == "Sin":
                 node.op_type = "Cos"
-        return targets.Fit(adaptations=(), left=())
+        return targets.Fit(adaptations=(), left=(), missing={})
 
     monkeypatch.setattr(targets, "legalize", wrong)
     program = onnx_aot.export(lambda x: x.exp().sin(), (X,))

@@ -126,7 +126,7 @@ class Row:
         args: Arguments; a ``T`` anywhere in them is a tensor input.
         kwargs: Keyword arguments, also with tensor inputs.
         call: Function to export instead, called with ``args`` and ``kwargs``.
-        since: Lowest opset at which the row is run, if it is higher than 17.
+        since: Lowest opset at which the row is run, unless it is 17.
         sizes: More values of the named sizes, such as ``({"n": 0},)``.
         name: Distinguishes rows with the same target in the test's name.
         captured: Operator in the captured graph instead, if ``target`` occurs only among the

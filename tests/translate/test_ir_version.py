@@ -66,6 +66,20 @@ def test_outputs_that_are_inputs_of_a_later_type() -> None:
     assert caught.value.lowest == 19
 
 
+def test_outputs_that_are_one_value_of_a_later_type() -> None:
+    """The second one is an Identity of the first; the error names the line that makes it."""
+
+    class Twice(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = x.flip(0)
+            return y, y.detach()
+
+    with pytest.raises(OpsetError, match="BFLOAT16 in opset 12") as caught:
+        onnx_aot.export(Twice(), (torch.ones(3, dtype=torch.bfloat16),), opset_version=12)
+    assert caught.value.lowest == 13
+    assert f"at {__file__}:" in str(caught.value)
+
+
 def test_versions_of_element_types_are_those_of_the_opsets_that_take_them() -> None:
     """The IR version supports all types that the operators of its opset accept."""
     casts = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == "Cast"]

@@ -9,11 +9,11 @@ import onnx_ir as ir
 from onnx_aot.dtypes import HALVES
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.older_forms.rows import Row, find_axes
+from onnx_aot.targets.quantization import dequantize, quantize
 
 __all__ = ["ROWS"]
 
 _T = ir.DataType
-BOUNDS = {_T.INT8: (-128.0, 127.0), _T.UINT8: (0.0, 255.0)}
 
 
 def _layer_normalization(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
@@ -72,14 +72,13 @@ def _batch_normalization(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None
     return [e.Cast(e.op("BatchNormalization", inputs, kept), to=value.dtype)]
 
 
-def _per_channel(e: Emitter, node: ir.Node, given: ir.Value | None) -> ir.Value | None:
-    """Returns a vector of scales or zero points in the shape in which it is broadcast."""
-    if given is None:
-        return None
-    axes = find_axes(node, 0)
-    axis = node.attributes.get_int("axis", 1) % max(len(axes), 1)
-    shaped: ir.Value = e.Reshape(given, e.ints([-1] + [1] * (len(axes) - 1 - axis)))
-    return shaped
+def _quantize(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    """Quantization per channel -> other operators, since a scale is one number before opset 13."""
+    return None if _is_whole(node) else quantize(e, node)
+
+
+def _dequantize(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+    return None if _is_whole(node) else dequantize(e, node)
 
 
 def _is_whole(node: ir.Node) -> bool:
@@ -89,34 +88,6 @@ def _is_whole(node: ir.Node) -> bool:
         return False
     node.attributes.pop("axis", None)
     return True
-
-
-def _quantize(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
-    """Quantization per channel -> ``Cast(Clip(Round(x / scale) + zero_point))``."""
-    if _is_whole(node):
-        return None
-    to = node.outputs[0].dtype
-    assert to is not None
-    value, scale = node.inputs[0], _per_channel(e, node, node.inputs[1])
-    zero = _per_channel(e, node, node.inputs[2] if len(node.inputs) > 2 else None)
-    rounded = e.Round(e.Div(value, scale))
-    if zero is not None:
-        rounded = e.Add(rounded, e.Cast(zero, to=rounded.dtype))
-    low, high = (e.constant(bound, rounded.dtype) for bound in BOUNDS[to])
-    return [e.Cast(e.Clip(rounded, low, high), to=to)]
-
-
-def _dequantize(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
-    """Dequantization per channel -> ``(x - zero_point) * scale``."""
-    if _is_whole(node):
-        return None
-    scale = _per_channel(e, node, node.inputs[1])
-    assert scale is not None
-    numbers = e.Cast(node.inputs[0], to=scale.dtype)
-    zero = _per_channel(e, node, node.inputs[2] if len(node.inputs) > 2 else None)
-    if zero is not None:
-        numbers = e.Sub(numbers, e.Cast(zero, to=scale.dtype))
-    return [e.Mul(numbers, scale)]
 
 
 ROWS = (

@@ -28,8 +28,14 @@ BF16 = torch.bfloat16
 GROUPED = aten._grouped_mm.default
 FALLBACK = torch.ops.transformers.grouped_mm_fallback.default
 ROWS = [
-    Row(GROUPED, operands(1, 99, dtype=BF16), call=within(GROUPED)),
-    Row(GROUPED, operands(0, 1, 1, 99, dtype=BF16), call=within(GROUPED), name="of no rows"),
+    Row(GROUPED, operands(1, 99, dtype=BF16), call=within(GROUPED), since=16),
+    Row(
+        GROUPED,
+        operands(0, 1, 1, 99, dtype=BF16),
+        call=within(GROUPED),
+        name="of no rows",
+        since=16,
+    ),
     Row(GROUPED, (floats(2, "n", 8, dtype=BF16), floats(2, 8, 16, dtype=BF16)), name="batches"),
     Row(FALLBACK, operands(0, 1, 2, 2, 99), call=within(FALLBACK), sizes=({"n": 0},)),
     Row(FALLBACK, operands(0, 1), call=within(FALLBACK), name="rows of no group"),

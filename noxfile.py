@@ -129,10 +129,13 @@ def _run_with(
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check format and lint; nothing is changed."""
-    session.install("ruff>=0.17,<0.18")
+    """Check format and lint, and the workflows; nothing is changed."""
+    session.install("ruff>=0.17,<0.18", "check-jsonschema>=0.39,<1", "zizmor>=1.32,<2")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
+    workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
+    session.run("zizmor", "--offline", "--quiet", ".github")
 
 
 @nox.session(venv_backend="none")
@@ -246,12 +249,11 @@ def clients(session: nox.Session) -> None:
     """
     _install(session, "dev", "bench")
     folder = Path("benchmarks", "clients", "requirements")
-    scripts = "Scripts" if sys.platform == "win32" else "bin"
     for requirements in sorted(folder.glob("*.txt")):
         environment = Path(".nox", f"client-{requirements.stem}")
         session.run(sys.executable, "-m", "venv", str(environment), external=True)
         install = ("-m", "pip", "install", "-q", "-r", str(requirements))
-        session.run(str(environment / scripts / "python"), *install, external=True)
+        session.run(_python_of(environment), *install, external=True)
     packages = Path(".nox", "client-node")
     packages.mkdir(exist_ok=True)
     shutil.copy(folder / "package.json", packages)

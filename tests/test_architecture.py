@@ -307,6 +307,7 @@ CROSS_CUTTING = {
     "test_public_api": "docs/stability.md",
     "test_reproducible": "the same bytes from every process and folder",
     "test_third_party": "THIRD_PARTY.md",
+    "test_workflows": "the folder .github/ of the project",
 }
 MODULES_WITH_TESTS = 0.55
 """Proportion of modules that have a test of the same name; an operator's rows count as one."""

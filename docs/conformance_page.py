@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -284,23 +284,26 @@ def _opsets_section(path: str) -> str:
         "| --- |" + " ---: |" * len(opsets),
     ]
     for dtype in (dtype for dtype in DTYPES if dtype in by_dtype):
-        counts = by_dtype[dtype]
-        cells = [share(counts[o]["right"], counts[o]["captured"]) for o in opsets]
+        counts = [by_dtype[dtype].get(opset, Counter()) for opset in opsets]
+        cells = [share(count["right"], count["captured"]) for count in counts]
         lines.append(f"| {dtype} | {' | '.join(cells)} |")
-    refused: dict[str, dict[str, None]] = defaultdict(dict)
+    lacking: dict[str, set[int]] = defaultdict(set)
     others: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         for _, outcome, _, at in row.get("others", ()):
             if outcome == "opset_error":
-                refused[_format_span(at)][f"`{row['op']}`"] = None
+                lacking[f"`{row['op']}`"].update(at)
             elif len(at) < len(row["opsets"]):  # failures at every opset are listed above
                 others[f"{outcome} at opset {_format_span(at)}"][
                     f"`{row['op']}` ({row['dtype']})"
                 ] = None
     lines.append("")
+    refused: dict[str, list[str]] = defaultdict(list)
+    for name, missing in lacking.items():
+        refused[_format_span(sorted(missing))].append(name)
     for at, names in sorted(refused.items()):
         lines.append(
-            f"At opset {at}, an error names the missing ONNX operator and the lowest opset that "
+            f"At opsets {at}, an error names the missing ONNX operator and the lowest opset that "
             f"has it for: {', '.join(sorted(names))}.\n"
         )
     lines += [f"{what}: {', '.join(sorted(names))}.\n" for what, names in sorted(others.items())]

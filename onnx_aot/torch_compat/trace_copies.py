@@ -23,6 +23,7 @@ __all__ = [
     "node_of",
     "nodes_after",
     "requested_name",
+    "sets_grad_mode",
     "traced_module",
     "track_copy",
     "users_lines",
@@ -140,6 +141,11 @@ def requested_name(node: torch.fx.Node, tracer: Any) -> str | None:
 def track_copy(tensor: torch.Tensor, node: torch.fx.Node, tracer: Any) -> None:
     """Makes a tensor the value of a node, so that operators on it use the node."""
     private(f"{_PROXIES}:track_tensor")(tensor, tracer.proxy(node), constant=None, tracer=tracer)
+
+
+def sets_grad_mode(node: torch.fx.Node) -> bool:
+    """True if a node switches gradients on or off, as ``torch.no_grad`` does."""
+    return getattr(node.target, "__name__", "") == "_set_grad_enabled"
 
 
 def is_size_of_tensor(node: torch.fx.Node) -> bool:

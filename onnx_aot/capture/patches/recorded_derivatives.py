@@ -215,7 +215,7 @@ def _carry_out(
     module = trace_below_transforms(pull, given)
     module.graph.eliminate_dead_code()
     for node in module.graph.nodes:
-        if isinstance(node.target, OpOverload) and _writes_to_placeholder(node):
+        if _writes_to_placeholder(node):
             raise RefusedError(
                 f"torch.autograd.grad differentiates {node.target}, which writes to a tensor that "
                 "is older than the inputs, and would write twice",
@@ -226,6 +226,8 @@ def _carry_out(
 
 
 def _writes_to_placeholder(node: torch.fx.Node) -> bool:
+    if not isinstance(node.target, OpOverload):
+        return False
     arguments = zip(schema_of(node.target).arguments, node.args, strict=False)
     return any(
         argument.alias_info is not None

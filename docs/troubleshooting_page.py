@@ -54,7 +54,7 @@ code that needs values or leaves PyTorch. For dimensions that come out static, s
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What an example gave: its warnings and its error as text, and their codes."""
+    """Outcome of an example: its warnings and its error as text, and their codes."""
 
     text: str
     codes: tuple[str, ...]

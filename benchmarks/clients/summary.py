@@ -12,7 +12,7 @@ __all__ = ["find_behind", "summarize_cells"]
 
 
 def summarize_cells(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, int]]]:
-    """By client and exporter, the numbers of models by stage, without stages of no model."""
+    """Counts models by stage for each client and exporter; leaves out stages without models."""
     summary: dict[str, dict[str, dict[str, int]]] = {}
     for column in COLUMNS:
         cells = [row["cells"].get(column, {}) for row in rows]

@@ -20,7 +20,7 @@ def list_packages(environment: str) -> list[str]:
 
 
 def read_versions() -> dict[str, dict[str, str]]:
-    """By environment that is there, the versions of its packages."""
+    """Returns the versions of the packages in each environment that is there."""
     environments = {column.environment: column for column in COLUMNS.values()}
     found = {}
     for name, column in environments.items():

@@ -273,7 +273,7 @@ COUNTED = {
         "QuickGelu",
     ),
 }
-"""By tool, the operators that it is to make."""
+"""Operators that each tool has to make."""
 
 
 def main() -> None:

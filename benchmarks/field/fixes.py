@@ -49,6 +49,7 @@ class Fix:
         sizes: Other sizes of the example and of the comparison; None for those of the row.
         scripted: Paths of modules that ``torch.jit.script`` compiles.
         translations: Translations of the package's own operators.
+        double: Whether the model and its inputs are in float64, where only errors are left.
     """
 
     fixed: tuple[str, ...] = ()
@@ -59,6 +60,7 @@ class Fix:
     sizes: Any = None
     scripted: tuple[str, ...] = ()
     translations: tuple[Translation, ...] = ()
+    double: bool = False
 
 
 FIXES: dict[str, Fix] = {
@@ -84,9 +86,29 @@ FIXES: dict[str, Fix] = {
             ),
         )
     ),
+    "tabicl": Fix(
+        lines=(
+            Line(
+                "tabicl._model.embedding:ColEmbedding._compute_embeddings",
+                "num_classes = int(y_train.max().item()) + 1",
+                "num_classes = y_train.max().to(torch.int64).item() + 1",
+            ),
+            Line(
+                "tabicl._model.embedding:ColEmbedding._compute_embeddings",
+                "if not needs_mixed_radix:",
+                "torch._check(num_classes <= 3)\nif not needs_mixed_radix:",
+            ),
+            Line(
+                "tabicl._model.learning:ICLearning._inference_forward",
+                "if num_classes <= self.max_classes:",
+                "torch._check(num_classes <= 3)\nif num_classes <= self.max_classes:",
+            ),
+        )
+    ),
     "titans_memory": Fix(fixed=("batch", "length")),
     "torchaudio_hdemucs": Fix(fixed=("batch", "time")),
     "torchaudio_tacotron2": Fix(scripted=("model.decoder",)),
+    "tracer": Fix(double=True),
     "wavelets": Fix(fixed=("height", "width")),
 }
 """Fixes by the name of the failing row."""

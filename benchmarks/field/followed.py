@@ -1,6 +1,7 @@
 """Follows the fix that the message of a failing row offers, and says whether the row is right then.
 
-The fixed model has to give the results of the model as it is; only then is it exported.
+The fixed model has to give the results of the model as it is; only then is it exported. A model in
+float64 need not: it is exported to tell errors from rounding.
 """
 
 from __future__ import annotations
@@ -26,8 +27,19 @@ from benchmarks.field.fixes import FIXES, Fix, Line, Translation
 from benchmarks.field.measure import empty_field_row, export_case
 from benchmarks.ways import Subject, remove_dimensions
 from benchmarks.zoo_models.measure import compare_outputs, shorten_reason
+from onnx_aot.torch_compat import to_double
 
 __all__ = ["describe_fix", "follow_fix", "follow_named_fix"]
+
+
+class DoubleCase(FieldCase):
+    """A model and its inputs in float64."""
+
+    def make(self) -> torch.nn.Module:
+        return super().make().double()
+
+    def sample(self, index: int, fixed: Sequence[str] = ()) -> tuple[tuple[Any, ...], Any]:
+        return to_double(super().sample(index, fixed))
 
 
 def follow_named_fix(name: str) -> dict[str, Any]:
@@ -43,16 +55,13 @@ def follow_fix(case: FieldCase, fix: Fix) -> dict[str, Any]:
     """
     warnings.simplefilter("ignore")
     fixed = _change_case(case, fix)
+    if fix.double:
+        fixed = DoubleCase(**vars(fixed))
     result = {"changed": describe_fix(fix)}
-    expected = [_run(fixed.make(), fixed, index) for index in range(2)]
-    for line in fix.lines:
-        rewrite_line(line)
-    found = [_run(fixed.make(), fixed, index) for index in range(2)]
+    changed = "" if fix.double else _rewrite_lines(fixed, fix.lines)
     row = empty_field_row(fixed)
-    try:
-        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4, equal_nan=True)
-    except AssertionError as error:
-        return result | {"stage": row["stage"], "reason": f"changes it: {shorten_reason(error)}"}
+    if changed:
+        return result | {"stage": row["stage"], "reason": f"changes it: {changed}"}
     args, kwargs = fixed.sample(0)
     shapes = fixed.dynamic_shapes
     model = fixed.make()
@@ -68,6 +77,18 @@ def follow_fix(case: FieldCase, fix: Fix) -> dict[str, Any]:
     return result | {"stage": row["stage"], "reason": row["reason"]}
 
 
+def _rewrite_lines(case: FieldCase, lines: Sequence[Line]) -> str:
+    """Rewrites lines of packages; returns how the model then differs, or an empty string."""
+    expected = [_run(case.make(), case, index) for index in range(2)]
+    rewrite_lines(lines)
+    found = [_run(case.make(), case, index) for index in range(2)]
+    try:
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4, equal_nan=True)
+    except AssertionError as error:
+        return shorten_reason(error)
+    return ""
+
+
 def describe_fix(fix: Fix) -> str:
     """Returns what a fix changes, as a clause."""
     parts = []
@@ -80,6 +101,8 @@ def describe_fix(fix: Fix) -> str:
         parts.append(f"`{line.old}` written as `{'; '.join(line.new.splitlines())}`")
     parts += [f"`{path}` compiled by `torch.jit.script`" for path in fix.scripted]
     parts += [f"a translation of `{made.operator}`" for made in fix.translations]
+    if fix.double:
+        parts.append("`model.double()` with inputs in float64")
     if fix.sizes is not None:
         parts.append(f"an example with {', '.join(f'{k} {v}' for k, v in fix.sizes[0].items())}")
     return "; ".join(parts)
@@ -115,25 +138,31 @@ def _run(model: torch.nn.Module, case: FieldCase, index: int) -> list[Any]:
         return pytree.tree_leaves(model(*args, **kwargs))
 
 
-def rewrite_line(line: Line) -> None:
-    """Replaces a line in a function of an imported package.
+def rewrite_lines(lines: Sequence[Line]) -> None:
+    """Replaces lines in functions of imported packages.
 
     Raises:
-        ValueError: The function does not have the line once.
+        ValueError: A function does not have its line once.
     """
-    module_name, _, names = line.function.partition(":")
+    for function in dict.fromkeys(line.function for line in lines):
+        _rewrite_function(function, [line for line in lines if line.function == function])
+
+
+def _rewrite_function(path: str, changes: Sequence[Line]) -> None:
+    module_name, _, names = path.partition(":")
     owner: Any = importlib.import_module(module_name)
-    *path, name = names.split(".")
-    for each in path:
+    *parents, name = names.split(".")
+    for each in parents:
         owner = getattr(owner, each)
     function = inspect.unwrap(inspect.getattr_static(owner, name))
     lines, first = inspect.getsourcelines(function)
-    places = [i for i, text in enumerate(lines) if text.strip() == line.old]
-    if len(places) != 1:
-        raise ValueError(f"{line.function} has {line.old!r} {len(places)} times")
-    (place,) = places
-    indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
-    lines[place] = textwrap.indent(line.new, indent) + "\n"
+    for change in changes:
+        places = [i for i, text in enumerate(lines) if text.strip() == change.old]
+        if len(places) != 1:
+            raise ValueError(f"{path} has {change.old!r} {len(places)} times")
+        before = lines[places[0]]
+        indent = before[: len(before) - len(before.lstrip())]
+        lines[places[0]] = textwrap.indent(change.new, indent) + "\n"
     source = textwrap.dedent("".join(lines))
     code = compile("\n" * (first - 1) + source, inspect.getfile(function), "exec")
     made: dict[str, Any] = {}

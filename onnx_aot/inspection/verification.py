@@ -29,6 +29,10 @@ NAMES = {"onnxruntime": "ONNX Runtime", "reference": "ONNX's reference implement
 ROUNDED = "exceed the tolerance by rounding, PyTorch's own as much as the ONNX model's"
 
 COMPARE = "export without verify=True, and program.compare() shows the first value that differs"
+WIDEN = (
+    "if no value is wrong by itself, export model.double() with float64 inputs and verify that: it "
+    "is right if rounding alone makes the difference"
+)
 NARROW = (
     "if the model is not meant for a size that failed, leave it out with "
     "torch.export.Dim(name, min=..., max=...)"
@@ -176,7 +180,11 @@ def make_error(results: Sequence[SizeResult], blame: Blame | None = None) -> Ver
     failed = next(result for result in results if result.failed)
     where = "on the example inputs" if failed.is_example else "at sizes other than the example's"
     what = f"the ONNX model answers differently from PyTorch {where}"
-    fixes = [COMPARE if blame is None else blame.fix, *([] if failed.is_example else [NARROW])]
+    fixes = [COMPARE if blame is None else blame.fix]
+    if blame is None and any(d.rounding and not d.right for d in failed.differences):
+        fixes.append(WIDEN)
+    if not failed.is_example:
+        fixes.append(NARROW)
     lines = [f"{what}:", _indent(format_results(results))]
     if blame is not None:
         lines.append(f"cause: {blame.cause}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from onnx_aot.capture.branches.steps import (
 )
 from onnx_aot.capture.error_hints import UnjoinableError
 from onnx_aot.torch_compat import (
+    AUTOCAST_BEGINS,
+    AUTOCAST_ENDS,
     SETS_GRADIENTS,
     FakeTensor,
     aten,
@@ -51,17 +54,33 @@ def replay(steps: Sequence[Step], inputs: Sequence[Any]) -> list[Any]:
 
 def _run(steps: Sequence[Step], values: dict[Any, Any]) -> list[Any]:
     """Carries out steps; ``values`` gets their results."""
+    with contextlib.ExitStack() as regions:
+        return _run_in_regions(steps, values, regions)
+
+
+def _run_in_regions(
+    steps: Sequence[Step], values: dict[Any, Any], regions: contextlib.ExitStack
+) -> list[Any]:
+    """Carries out steps; ``regions`` ends the autocast regions that an error leaves open."""
+    opened: list[contextlib.ExitStack] = []
     for step in steps:
         with torch.fx.traceback.set_current_meta(step.node):
             if isinstance(step, Branch):
                 for position, value in enumerate(_choose(step, values)):
                     values[Choice(step, position)] = value
                 continue
+            name = getattr(step.target, "__name__", "")
+            if name == AUTOCAST_ENDS:
+                opened.pop().close()
+                continue
             given = [_look_up(leaf, values) for leaf in step.leaves]
             if step.target is None:
                 return given
             args, kwargs = pytree.tree_unflatten(given, step.spec)
-            if step.target is not SETS_GRADIENTS:
+            if name == AUTOCAST_BEGINS:  # the recorded function marks a region, and begins none
+                opened.append(regions.enter_context(contextlib.ExitStack()))
+                opened[-1].enter_context(torch.autocast(*args))
+            elif step.target is not SETS_GRADIENTS:
                 values[step] = step.target(*args, **kwargs)
     return []
 

@@ -16,8 +16,10 @@ __all__: list[str] = []
 
 Value = ir.Value
 
-# The defaults of ONNX Selu are torch's constants.
-register_names({aten.hardswish.default: "HardSwish", aten.selu.default: "Selu"})
+register_names({aten.hardswish.default: "HardSwish"})
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+"""Constants of torch's selu; ONNX Selu has them by default, rounded to float32."""
 
 
 @register(aten.gelu.default)
@@ -82,6 +84,16 @@ def aten_elu(
         exponential = op.Exp(op.Mul(self, input_scale))
         value = _where_positive(op, self, op.Mul(op.Sub(exponential, 1.0), alpha))
     return value if scale == 1 else op.Mul(value, scale)
+
+
+@register(aten.selu.default)
+def aten_selu(op: Builder, self: Value) -> Value:
+    """``scale (x if x > 0 else alpha (exp(x) - 1))``; written out in float64."""
+    if self.dtype != ir.DataType.DOUBLE:
+        return op.Selu(self)
+    exponential = op.Exp(op.Min(self, 0.0))
+    below = op.Mul(op.Sub(exponential, 1.0), SELU_ALPHA)
+    return op.Mul(_where_positive(op, self, below), SELU_SCALE)
 
 
 @register(aten.celu.default)

@@ -186,6 +186,8 @@ def _normalize_by_running(
     if op.rank(input) < 2:
         return input  # torch accepts an empty one
     scale, shift = _scale_and_shift_of(op, input, weight, bias)
+    if variance.dtype == ir.DataType.DOUBLE:
+        variance, eps = op.Add(variance, eps), 0.0  # the attribute is a float32
     return op.BatchNormalization(input, scale, shift, mean, variance, epsilon=eps)
 
 

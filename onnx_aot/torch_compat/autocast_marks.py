@@ -1,0 +1,81 @@
+"""Records autocast regions where they are, also in branches and while a capture is traced again.
+
+Torch records the beginning and the end of a region in the outermost graph, and only records them
+when it traces a graph again that has them, as with ``strict=True``. Such a region would be computed
+in another type than in PyTorch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from onnx_aot.torch_compat.calls import AUTOCAST_BEGINS, AUTOCAST_ENDS
+from onnx_aot.torch_compat.lookup import private
+from onnx_aot.torch_compat.patching import Patch, Settings
+from onnx_aot.torch_compat.places import Place
+
+__all__ = ["AUTOCAST_MARKS", "AUTOCAST_STATE"]
+
+
+def _record_region(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    active = private("torch.overrides:_get_current_function_mode_stack")
+    opened: list[contextlib.ExitStack] = []
+
+    @functools.wraps(original)
+    def torch_function(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if active is None or name not in (AUTOCAST_BEGINS, AUTOCAST_ENDS):
+            return original(self, func, types, args, kwargs)
+        modes = [mode for mode in active() if isinstance(mode, type(self))]
+        if any(mode is self for mode in modes):  # torch.autocast calls the outermost mode
+            return original(modes[-1], func, types, args, kwargs)
+        with torch._C.DisableTorchFunction():  # the region is only recorded once
+            if name == AUTOCAST_BEGINS:
+                opened.append(contextlib.ExitStack())
+                opened[-1].enter_context(torch.autocast(*args))
+            elif opened:
+                opened.pop().close()
+        return original(self, func, types, args, kwargs)
+
+    return torch_function
+
+
+AUTOCAST_MARKS = Patch(
+    "torch.fx.experimental.proxy_tensor:PreDispatchTorchFunctionMode.__torch_function__",
+    _record_region,
+    "torch.autocast in branches, and with strict=True, has no effect on the captured types.",
+    parameters="self, func, types, args, kwargs",
+)
+
+
+class _Autocast:
+    """Whether a kind of device computes in a narrower type, and in which one."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    def own(self) -> tuple[bool, torch.dtype]:
+        return torch.is_autocast_enabled(self._device), torch.get_autocast_dtype(self._device)
+
+    value = own
+
+    def put(self, value: tuple[bool, torch.dtype]) -> None:
+        torch.set_autocast_enabled(self._device, value[0])
+        torch.set_autocast_dtype(self._device, value[1])
+
+
+def _autocast_of_devices(settings: Settings) -> Iterator[Place]:
+    yield from map(_Autocast, ("cpu", "cuda"))
+
+
+AUTOCAST_STATE = Patch(
+    "autocast of the thread",
+    lambda original, settings: original,
+    "A capture that fails in an autocast region may leave it switched on.",
+    places=_autocast_of_devices,
+)

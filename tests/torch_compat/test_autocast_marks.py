@@ -1,0 +1,124 @@
+"""Autocast regions in branches, and in captures that are traced again, compute as in PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onnx_aot
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+
+class BranchAfter(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.b(self.a(x))
+        return y * 2 if x.sum() > 0 else y
+
+
+class BranchInside(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.a(x)
+            if x.sum() > 0:
+                y = self.b(y)
+            return self.b(y)
+
+
+class RegionInBranch(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.a(x)
+        if x.sum() > 0:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = self.b(y)
+            y = y.float()
+        return self.b(y)
+
+
+class DisabledInside(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.a(x)
+            with torch.autocast("cpu", enabled=False):
+                y = self.b(y.float())
+            return self.a(y) if x.sum() > 0 else self.b(y)
+
+
+class Attention(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            q = self.a(x)
+            if x.sum() > 0:
+                q = q * 2
+            return nn.functional.scaled_dot_product_attention(q[None], q[None], x[None])
+
+
+class RegionInCond(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        def narrow(y: Tensor) -> Tensor:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return self.b(y).float()
+
+        return torch.cond(x.sum() > 0, narrow, lambda y: y * 1.0, (self.a(x),))
+
+
+class Straight(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.b(self.a(x))
+
+
+class Raises(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            raise ValueError(f"on purpose, at rank {self.a(x).dim()}")
+
+
+MODELS = (
+    BranchAfter,
+    BranchInside,
+    RegionInBranch,
+    DisabledInside,
+    Attention,
+    RegionInCond,
+    Straight,
+)
+
+
+def _check(model: nn.Module, **options: Any) -> None:
+    x = torch.randn(3, 8)
+    program = onnx_aot.export(model, (x,), **options)
+    for sign in (1, -1):
+        given = sign * x.abs()
+        with torch.no_grad():
+            expected = model(given)
+        (actual,) = program(given)
+        assert actual.dtype == expected.dtype
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_types_are_those_of_pytorch(model: type[nn.Module]) -> None:
+    _check(model().eval())
+
+
+@pytest.mark.parametrize("model", [RegionInCond, Straight], ids=lambda model: model.__name__)
+def test_strict_captures(model: type[nn.Module]) -> None:
+    _check(model().eval(), strategies=("strict",))
+
+
+@pytest.mark.parametrize("strategy", ["non-strict", "strict"])
+def test_a_capture_that_fails_in_a_region_leaves_none(strategy: str) -> None:
+    before = torch.get_autocast_dtype("cpu")
+    with pytest.raises(onnx_aot.OnnxExporterError):
+        onnx_aot.export(Raises().eval(), (torch.randn(3, 8),), strategies=(strategy,))
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.get_autocast_dtype("cpu") == before

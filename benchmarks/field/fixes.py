@@ -87,6 +87,8 @@ FIXES: dict[str, Fix] = {
         )
     ),
     "tabicl": Fix(
+        fixed=("known", "batch"),
+        options={"strategies": ("non-strict", "strict")},
         lines=(
             Line(
                 "tabicl._model.embedding:ColEmbedding._compute_embeddings",

@@ -224,7 +224,7 @@ def _end_autocast(graph: torch.fx.Graph) -> None:
             del regions[opened]
             graph.erase_node(node)
             graph.erase_node(opened)
-        elif node.op == "call_function" and regions and next(reversed(regions.values())):
+        elif node.op == "call_function" and any(regions.values()):
             _cast_operands(graph, node)
             for inner in bodies(node):
                 _cast_in(inner.graph)

@@ -19,7 +19,7 @@ from onnx_aot.torch_compat.lookup import private
 from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.places import Place
 
-__all__ = ["AUTOCAST_MARKS", "AUTOCAST_STATE"]
+__all__ = ["AUTOCAST_BODIES", "AUTOCAST_MARKS", "AUTOCAST_STATE"]
 
 
 def _record_region(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
@@ -50,6 +50,39 @@ AUTOCAST_MARKS = Patch(
     _record_region,
     "torch.autocast in branches, and with strict=True, has no effect on the captured types.",
     parameters="self, func, types, args, kwargs",
+)
+
+
+def _keep_around_bodies(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Leaves the marks of regions as they are if a graph with regions has branches or loops.
+
+    Torch moves the nodes of a region to a module of their own, and loses bodies in nested ones.
+    """
+
+    def replace(module: torch.fx.GraphModule, signature: Any) -> Any:
+        graphs = [m.graph for m in module.modules() if isinstance(m, torch.fx.GraphModule)]
+        if any(_has_region(graph) and _has_body(graph) for graph in graphs):
+            return module, signature
+        return original(module, signature)
+
+    return replace
+
+
+def _has_region(graph: torch.fx.Graph) -> bool:
+    return any(getattr(node.target, "__name__", "") == AUTOCAST_BEGINS for node in graph.nodes)
+
+
+def _has_body(graph: torch.fx.Graph) -> bool:
+    references = graph.find_nodes(op="get_attr")
+    owner = graph.owning_module
+    return any(isinstance(getattr(owner, n.target, None), torch.fx.GraphModule) for n in references)
+
+
+AUTOCAST_BODIES = Patch(
+    "torch._export.passes.replace_autocast_with_hop_pass:replace_autocast_with_hop_pass",
+    _keep_around_bodies,
+    "Branches in nested autocast regions are refused.",
+    parameters="gm, graph_signature",
 )
 
 

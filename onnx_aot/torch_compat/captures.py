@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat.autocast_marks import AUTOCAST_MARKS, AUTOCAST_STATE
+from onnx_aot.torch_compat.autocast_marks import AUTOCAST_BODIES, AUTOCAST_MARKS, AUTOCAST_STATE
 from onnx_aot.torch_compat.differentiation import is_differentiating
 from onnx_aot.torch_compat.lookup import private
 from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
@@ -426,6 +426,7 @@ CAPTURE: tuple[Patch, ...] = (
         "minutes, because torch asks at each node in which order its elements are.",
         parameters="result, include_contiguity",
     ),
+    AUTOCAST_BODIES,
     AUTOCAST_MARKS,
     AUTOCAST_STATE,
     *SILENT,

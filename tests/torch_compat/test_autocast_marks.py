@@ -52,6 +52,40 @@ class DisabledInside(Layers):
             return self.a(y) if x.sum() > 0 else self.b(y)
 
 
+class ReturnsInside(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.a(x)
+            if x.sum() > 0:
+                return self.b(y).float()
+            y = self.a(y)
+        return self.b(y.float())
+
+
+class ReturnsFromTwo(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.a(x)
+            with torch.autocast("cpu", enabled=False):
+                if x.sum() > 0:
+                    return self.b(y.float())
+                if x[0, 0] > -1:
+                    return self.a(y.float())
+            y = self.a(y)
+        return self.b(y.float())
+
+
+class OfAnotherDevice(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.a(x)
+            with torch.autocast("cuda", enabled=False):
+                y = self.b(y)
+                if x[1, 0] > 0:
+                    y = self.b(y)
+            return self.b(y) if x[0, 0] > 0 else y
+
+
 class Attention(Layers):
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -87,6 +121,9 @@ MODELS = (
     BranchInside,
     RegionInBranch,
     DisabledInside,
+    ReturnsInside,
+    ReturnsFromTwo,
+    OfAnotherDevice,
     Attention,
     RegionInCond,
     Straight,

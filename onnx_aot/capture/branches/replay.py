@@ -15,6 +15,7 @@ from onnx_aot.capture.branches.joining import (
     find_storages,
     read_writes,
 )
+from onnx_aot.capture.branches.regions import Region, is_region_begin, is_region_end
 from onnx_aot.capture.branches.steps import (
     Branch,
     Choice,
@@ -27,8 +28,6 @@ from onnx_aot.capture.branches.steps import (
 )
 from onnx_aot.capture.error_hints import UnjoinableError
 from onnx_aot.torch_compat import (
-    AUTOCAST_BEGINS,
-    AUTOCAST_ENDS,
     SETS_GRADIENTS,
     FakeTensor,
     aten,
@@ -55,34 +54,32 @@ def replay(steps: Sequence[Step], inputs: Sequence[Any]) -> list[Any]:
 def _run(steps: Sequence[Step], values: dict[Any, Any]) -> list[Any]:
     """Carries out steps; ``values`` gets their results."""
     with contextlib.ExitStack() as regions:
-        return _run_in_regions(steps, values, regions)
-
-
-def _run_in_regions(
-    steps: Sequence[Step], values: dict[Any, Any], regions: contextlib.ExitStack
-) -> list[Any]:
-    """Carries out steps; ``regions`` ends the autocast regions that an error leaves open."""
-    opened: list[contextlib.ExitStack] = []
-    for step in steps:
-        with torch.fx.traceback.set_current_meta(step.node):
-            if isinstance(step, Branch):
-                for position, value in enumerate(_choose(step, values)):
-                    values[Choice(step, position)] = value
-                continue
-            name = getattr(step.target, "__name__", "")
-            if name == AUTOCAST_ENDS:
-                opened.pop().close()
-                continue
-            given = [_look_up(leaf, values) for leaf in step.leaves]
-            if step.target is None:
-                return given
-            args, kwargs = pytree.tree_unflatten(given, step.spec)
-            if name == AUTOCAST_BEGINS:  # the recorded function marks a region, and begins none
-                opened.append(regions.enter_context(contextlib.ExitStack()))
-                opened[-1].enter_context(torch.autocast(*args))
-            elif step.target is not SETS_GRADIENTS:
-                values[step] = step.target(*args, **kwargs)
+        for step in steps:
+            with torch.fx.traceback.set_current_meta(step.node):
+                if isinstance(step, Branch):
+                    for position, value in enumerate(_choose(step, values)):
+                        values[Choice(step, position)] = value
+                    for begin in _ended_in(step):
+                        values[begin].end(regions)
+                elif is_region_end(step):
+                    values[step.leaves[0]].end(regions)
+                else:
+                    given = [_look_up(leaf, values) for leaf in step.leaves]
+                    if step.target is None:
+                        return given
+                    args, kwargs = pytree.tree_unflatten(given, step.spec)
+                    if is_region_begin(step):
+                        values[step] = Region(args, regions)
+                    elif step.target is not SETS_GRADIENTS:
+                        values[step] = step.target(*args, **kwargs)
     return []
+
+
+def _ended_in(branch: Branch) -> list[Any]:
+    """The beginnings of autocast regions that the ways of a branch end."""
+    steps = list(list_steps(branch.ways[0].steps))
+    ends = [step.leaves[0] for step in steps if is_region_end(step)]
+    return [begin for begin in ends if begin not in steps]
 
 
 def _look_up(leaf: Any, values: dict[Any, Any]) -> Any:
@@ -93,7 +90,9 @@ def _look_up(leaf: Any, values: dict[Any, Any]) -> Any:
 
 def _choose(branch: Branch, values: dict[Any, Any]) -> list[Any]:
     """Computes a branch and returns its results."""
-    outer = _find_outer(branch, values)
+    used = _find_outer(branch, values)
+    regions = {value: values[value] for value in used if is_region_begin(value)}
+    outer = [value for value in used if value not in regions]
     originals = [_look_up(value, values) for value in outer]
     operands = [_as_operand(value) for value in originals]
     numbers: list[type | None] = []
@@ -104,6 +103,7 @@ def _choose(branch: Branch, values: dict[Any, Any]) -> list[Any]:
                 value: given.item() if isinstance(was, torch.SymFloat) else given
                 for value, was, given in zip(outer, originals, given, strict=True)
             }
+            inner.update((begin, region.outside()) for begin, region in regions.items())
             with without_new_conditions(fake_mode_of(given)):  # they hold on this way only
                 _run(way.steps, inner)
             results = [_look_up(value, inner) for value in way.results]
@@ -112,6 +112,11 @@ def _choose(branch: Branch, values: dict[Any, Any]) -> list[Any]:
 
         return compute
 
+    if any(is_region_begin(value) for way in branch.ways for value in way.results):
+        raise UnjoinableError(
+            "autocast regions begin in the branch and end after it",
+            "begin and end them on the same side, or before the branch",
+        )
     _refuse_shared_writes(branch, outer, operands)
     condition = _look_up(branch.leaves[0], values)
     first, second = map(make_way, branch.ways)

@@ -94,7 +94,7 @@ def _square_slowly(seconds: float) -> Iterator[int]:
 
 def test_isolated_generators_give_what_came_in_time() -> None:
     assert run_isolated(_square_slowly, (0,), 120, ())[:2] == (4, "")
-    assert run_isolated(_square_slowly, (200,), 30, ())[:2] == (4, "takes longer than 30 s")
+    assert run_isolated(_square_slowly, (200,), 15, ())[:2] == (4, "takes longer than 15 s")
 
 
 def test_isolated_calls_give_their_result_or_the_reason() -> None:

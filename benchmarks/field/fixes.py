@@ -105,7 +105,7 @@ FIXES: dict[str, Fix] = {
                 "if num_classes <= self.max_classes:",
                 "torch._check(num_classes <= 3)\nif num_classes <= self.max_classes:",
             ),
-        )
+        ),
     ),
     "titans_memory": Fix(fixed=("batch", "length")),
     "torchaudio_hdemucs": Fix(fixed=("batch", "time")),

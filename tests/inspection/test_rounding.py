@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 import onnx_aot
 from onnx_aot.errors import VerificationError
+from onnx_aot.inspection.differences import SizeResult, add_rounding, compare_outputs
 from onnx_aot.inspection.rounding import Rounding, measure_rounding, run_in_double
+from onnx_aot.inspection.verification import make_error
 from onnx_aot.inspection.verify import verify_against
 from onnx_aot.torch_compat import aten
 from tests.torch_compat.without import absent, shows
@@ -95,6 +97,16 @@ def test_an_error_of_ten_times_the_rounding_is_refused(factor: float) -> None:
             verify=True,
             custom_translation_table=scaled(factor),
         )
+
+
+@pytest.mark.parametrize(("own", "offered"), [(0.002, True), (0.0, False)])
+def test_float64_is_offered_if_pytorch_rounds_too(own: float, offered: bool) -> None:
+    exact = torch.ones(10, dtype=torch.float64)
+    expected, actual = (exact + own).float(), exact.float()
+    actual[3] = 1.01
+    (difference,) = compare_outputs(["y"], [expected], [actual])
+    result = SizeResult({}, True, (add_rounding(difference, expected, actual, exact),))
+    assert ("model.double()" in str(make_error([result]))) == offered
 
 
 def test_rounding_of_some_elements_does_not_excuse_errors_of_others() -> None:

@@ -6,6 +6,7 @@ import math
 
 import torch
 
+import onnx_aot
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, floats, given, ints, parametrize
 from tests.releases import TORCH
@@ -173,3 +174,9 @@ ROWS = [*UNARY, *ARGUMENTS, *PRELU, *GLU, *SOFTMAX]
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
+
+
+def test_constants_of_selu_in_float64() -> None:
+    x = torch.linspace(-3, 3, 13, dtype=torch.float64)
+    (actual,) = onnx_aot.export(torch.nn.SELU(), (x,))(x)
+    torch.testing.assert_close(actual, torch.nn.functional.selu(x), rtol=1e-14, atol=1e-15)

@@ -280,3 +280,13 @@ def test_a_negative_epsilon(eps: float, dtype: torch.dtype) -> None:
     x = torch.randn(2, 4, 6).to(dtype)
     program = onnx_aot.export(normalize, (x,))
     torch.testing.assert_close(program(x)[0], normalize(x), equal_nan=True, rtol=2e-3, atol=2e-3)
+
+
+def test_epsilon_of_batch_norm_in_float64() -> None:
+    """The attribute of BatchNormalization is a float32, which is off by 5e-8 of a small variance."""
+    model = torch.nn.BatchNorm1d(3, eps=1e-3).double().eval()
+    assert model.running_var is not None
+    model.running_var.fill_(1e-9)
+    x = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(4, 3)
+    (actual,) = onnx_aot.export(model, (x,))(x)
+    torch.testing.assert_close(actual, model(x), rtol=1e-14, atol=0)

@@ -121,11 +121,15 @@ from onnx_aot.torch_compat.releases import (
 from onnx_aot.torch_compat.rounded_sizes import ROUNDED_SIZES
 from onnx_aot.torch_compat.size_division import SIZE_DIVISION
 from onnx_aot.torch_compat.size_logarithms import (
+    LOG,
     LOG2,
     bit_length_of_size,
     can_take_log2,
+    fix_sizes_of,
     has_log2,
+    has_natural_log,
     log2_of_size,
+    log_of_size,
 )
 from onnx_aot.torch_compat.size_order import SIZE_ORDER
 from onnx_aot.torch_compat.slice_bounds import SLICE_BOUNDS, is_size_of_slice
@@ -250,6 +254,7 @@ __all__ = [
     "FROM_ZERO",
     "IN_EXPORT",
     "LARGER_SIZES",
+    "LOG",
     "LOG2",
     "LOG_FILE",
     "META_TENSORS",
@@ -339,7 +344,9 @@ __all__ = [
     "generated_guard",
     "has_foreign_modes",
     "has_hooks",
+    "fix_sizes_of",
     "has_log2",
+    "has_natural_log",
     "hidden",
     "higher_order",
     "holds_for_example",
@@ -372,6 +379,7 @@ __all__ = [
     "known_number",
     "last_node",
     "log2_of_size",
+    "log_of_size",
     "make_body",
     "map_slices",
     "memory_keys",

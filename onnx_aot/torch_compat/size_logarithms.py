@@ -1,8 +1,11 @@
-"""Computes logarithms of symbolic sizes to base 2, and the number of bits of a size.
+"""Computes logarithms of symbolic sizes, and the number of bits of a size.
 
 ``2 ** math.ceil(math.log2(n))`` is the length of many Fourier transforms. The logarithm is that of
 Python, in double precision. Rounded up or down it is exact: that of a power of two is an integer,
 and that of any other size below 2**40 is 10**-12 from one.
+
+The natural logarithm is ``log2(n) * log(2)`` to torch. Rounded, it could differ from Python's in the
+last digit, as ``math.log(1000, 10)`` does from 3, so a size is fixed where its logarithm is rounded.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import sympy
 import torch
 from torch.types import Number
 
@@ -20,7 +24,17 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     symbolic_truth,
 )
 
-__all__ = ["LOG2", "bit_length_of_size", "can_take_log2", "has_log2", "log2_of_size"]
+__all__ = [
+    "LOG",
+    "LOG2",
+    "bit_length_of_size",
+    "can_take_log2",
+    "fix_sizes_of",
+    "has_log2",
+    "has_natural_log",
+    "log2_of_size",
+    "log_of_size",
+]
 
 _LOG2 = "torch:_sym_log2"
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -73,6 +87,45 @@ def _(number: Any) -> Any:
         number = torch.sym_float(torch.sym_max(number, 1))  # type: ignore[no-untyped-call]
     take: Any = private(_LOG2)
     return take(number)
+
+
+@torch.library.custom_op("onnx_aot::log", mutates_args=())
+def _take_log(number: Number) -> Number:
+    """``math.log``; its expression is that of the logarithm to base 2, times ``log(2)``."""
+    return math.log(number)
+
+
+@_take_log.register_fake
+def _(number: Any) -> Any:
+    if not isinstance(number, _SYMBOLIC):
+        return math.log(number)
+    if isinstance(number, torch.SymInt):
+        number = torch.sym_float(torch.sym_max(number, 1))  # type: ignore[no-untyped-call]
+    take: Any = private(_LOG2)
+    return take(number) * _LN2
+
+
+_LN2 = math.log(2)
+LOG = torch.ops.onnx_aot.log.default
+
+
+def log_of_size(size: Any) -> Any:
+    """The natural logarithm of a number above zero, as a ``SymFloat`` if it is symbolic."""
+    return LOG(size) if isinstance(size, _SYMBOLIC) else math.log(size)
+
+
+def fix_sizes_of(number: Any) -> float:
+    """The value of a symbolic number for the example, whose sizes the capture then holds for."""
+    env = number.node.shape_env
+    for symbol in symbolic_expression(number).free_symbols:
+        int(env.create_symintnode(symbol, hint=None))  # a condition with the user's line
+    return float(number)
+
+
+def has_natural_log(number: Any) -> bool:
+    """True if a symbolic number is computed from the natural logarithm of a size."""
+    found = symbolic_expression(number).atoms(sympy.Float)
+    return any(math.isclose(float(factor), _LN2, rel_tol=1e-12) for factor in found)
 
 
 def bit_length_of_size(size: Any) -> Any:

@@ -152,6 +152,12 @@ SIGNALS: dict[str, Callable[[Tensor], Tensor]] = {
     ),
     "cropped spectrum": lambda x: torch.fft.rfft(x, 2 ** int(math.log2(x.shape[1]))).abs(),
     "factor": lambda x: x * math.log2(x.shape[1] + 1),
+    "natural": lambda x: x * math.log(x.shape[1]) + math.log(x.shape[1] / 7),
+    "natural, tensor": lambda x: x * torch.tensor(math.log(max(x.shape[1], 1)), dtype=x.dtype),
+    "decimal": lambda x: x * math.log10(x.shape[1] + 2),
+    "base": lambda x: x * math.log(x.shape[1], 3) + math.log(5, x.shape[1] + 1),
+    "numpy": lambda x: x * float(np.log(x.shape[1])),
+    "temperature": lambda x: x.softmax(1) * math.log(x.shape[1]) / math.sqrt(x.shape[1]),
 }
 
 
@@ -162,6 +168,26 @@ def test_sizes(name: str) -> None:
     for size in SIZES:
         x = torch.randn(2, size)
         torch.testing.assert_close(program(x)[0], SIGNALS[name](x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda n: math.floor(math.log(n, 10)),  # that of 1000 is below 3 in Python
+        lambda n: math.ceil(math.log(n) / math.log(2)),
+        lambda n: int(math.log(n)),
+        lambda n: round(math.log(n), 2),
+        lambda n: round(np.log(n)),
+    ],
+)
+def test_a_natural_logarithm_that_is_rounded_fixes_the_size(function: Callable[[Any], Any]) -> None:
+    model = Model(lambda x: x * function(x.shape[1]))
+    with pytest.raises(DynamicShapeError, match=r"fixed at 6") as caught:
+        onnx_aot.export(model, (torch.randn(2, 6),), dynamic_shapes=({1: "n"},))
+    assert "at " in str(caught.value) and "test_size_logarithms.py" in str(caught.value)
+    static = onnx_aot.export(model, (torch.randn(2, 6),), dynamic_shapes=({0: "n"},))
+    x = torch.randn(3, 6)
+    assert_close(static(x)[0], x * function(6))
 
 
 def test_text_of_a_size() -> None:

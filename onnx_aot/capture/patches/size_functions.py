@@ -20,8 +20,11 @@ from onnx_aot.torch_compat import (
     Settings,
     bit_length_of_size,
     can_take_log2,
+    fix_sizes_of,
     is_traced,
+    has_natural_log,
     log2_of_size,
+    log_of_size,
 )
 
 __all__ = ["SIZE_FUNCTIONS"]
@@ -365,11 +368,45 @@ def _logarithm(number: Any) -> Any:
     raise ValueError("math domain error")  # as Python says
 
 
+def _natural_logarithm(number: Any, base: Any = None) -> Any:
+    """``math.log``, of a size above zero, or of a number to a base that is one."""
+    if isinstance(base, SYMBOLIC):
+        return _natural_logarithm(number) / _natural_logarithm(base)
+    if base is not None:
+        return _natural_logarithm(number) / math.log(base)
+    if number >= 1 if isinstance(number, (int, torch.SymInt)) else number > 0:
+        return log_of_size(number)
+    raise ValueError("math domain error")  # as Python says
+
+
+def _decimal_logarithm(number: Any) -> Any:
+    return _natural_logarithm(number, 10)
+
+
+def _make_rounding(name: str) -> Patch:
+    """Row for a method of a symbolic number: the natural logarithm of a size fixes the size."""
+
+    def make(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+        def rounded(self: Any, *args: Any) -> Any:
+            if has_natural_log(self):
+                return getattr(fix_sizes_of(self), name)(*args)
+            return original(self, *args)
+
+        return rounded
+
+    return Patch(
+        f"torch:SymFloat.{name}",
+        make,
+        "Where the logarithm of a dynamic size is rounded, it may differ from Python's.",
+        when=lambda settings: settings.dynamic and not settings.strict,
+    )
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, SYMBOLIC)
 
 
-def _is_logarithm(number: Any) -> bool:
+def _is_logarithm(*numbers: Any) -> bool:
     return can_take_log2()
 
 
@@ -390,6 +427,14 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
         exists=can_take_log2,
     ),
     Patch(
+        "numpy.log of a size",
+        lambda original, settings: _natural_logarithm,
+        "Models that compute numpy.log of a dynamic size are refused.",
+        when=lambda settings: settings.dynamic,
+        places=lambda settings: [Attribute(kind, "log") for kind in SYMBOLIC],
+        exists=can_take_log2,
+    ),
+    Patch(
         "bit_length of a size",
         lambda original, settings: bit_length_of_size,
         "bit_length() of a dynamic size fixes it.",
@@ -399,6 +444,9 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
     ),
     _make_patch("math:sqrt", _square_root, _is_number),
     _make_patch("math:log2", _logarithm, _is_number, _is_logarithm),
+    _make_patch("math:log", _natural_logarithm, _is_number, _is_logarithm),
+    _make_patch("math:log10", _decimal_logarithm, _is_number, _is_logarithm),
+    *map(_make_rounding, ("__floor__", "__ceil__", "__trunc__", "__round__")),
     _make_patch("torch:arange", _arange, _is_traced_number, _has_traced_bound),
     _make_patch("torch:linspace", _linspace, when=_is_counted),
     _make_patch("torch:logspace", _logspace, when=_is_counted),

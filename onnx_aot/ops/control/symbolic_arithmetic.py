@@ -16,7 +16,7 @@ from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.dtypes import is_floating
 from onnx_aot.ops.core.elementwise import aten_log2, aten_remainder, floor_divide
 from onnx_aot.ops.registry import register
-from onnx_aot.torch_compat import LOG2, aten
+from onnx_aot.torch_compat import LOG, LOG2, aten
 
 __all__: list[str] = []
 
@@ -173,6 +173,11 @@ def sym_sqrt(op: Builder, value: Any) -> Value:
 def sym_log2(op: Builder, number: Any) -> Value:
     """Exact at powers of two, and far enough from integers elsewhere to be rounded up or down."""
     return aten_log2(op, op.cast(number, DOUBLE))
+
+
+@register(LOG)
+def sym_log(op: Builder, number: Any) -> Value:
+    return op.Log(op.cast(number, DOUBLE))
 
 
 @register(operator.eq)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import LOG2, aten
+from onnx_aot.torch_compat import LOG, LOG2, aten
 from tests.ops.rows import Row, check, floats, ints, parametrize
 
 
@@ -66,6 +66,8 @@ SIZES = [
         (torch.sym_sqrt, "", lambda n, m: torch.sym_sqrt(n), 17),
         (LOG2, "", lambda n, m: math.log2(n), 17),
         (LOG2, "fraction", lambda n, m: math.log2(m / 3), 17),
+        (LOG, "", lambda n, m: math.log(n), 17),
+        (LOG, "base", lambda n, m: math.log(m, 10), 17),
         (math.trunc, "", lambda n, m: math.trunc(-n / 3), 17),
         (math.trunc, "torch.sym_int", lambda n, m: torch.sym_int(n / 3), 17),
         (math.ceil, "", lambda n, m: math.ceil(n / 3), 17),

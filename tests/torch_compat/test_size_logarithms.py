@@ -184,7 +184,7 @@ def test_a_natural_logarithm_that_is_rounded_fixes_the_size(function: Callable[[
     model = Model(lambda x: x * function(x.shape[1]))
     with pytest.raises(DynamicShapeError, match=r"fixed at 6") as caught:
         onnx_aot.export(model, (torch.randn(2, 6),), dynamic_shapes=({1: "n"},))
-    assert "at " in str(caught.value) and "test_size_logarithms.py" in str(caught.value)
+    assert "test_size_logarithms.py" in str(caught.value)
     static = onnx_aot.export(model, (torch.randn(2, 6),), dynamic_shapes=({0: "n"},))
     x = torch.randn(3, 6)
     assert_close(static(x)[0], x * function(6))

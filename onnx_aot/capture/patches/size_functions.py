@@ -21,8 +21,8 @@ from onnx_aot.torch_compat import (
     bit_length_of_size,
     can_take_log2,
     fix_sizes_of,
-    is_traced,
     has_natural_log,
+    is_traced,
     log2_of_size,
     log_of_size,
 )

@@ -283,7 +283,7 @@ def test_a_negative_epsilon(eps: float, dtype: torch.dtype) -> None:
 
 
 def test_epsilon_of_batch_norm_in_float64() -> None:
-    """The attribute of BatchNormalization is a float32, which is off by 5e-8 of a small variance."""
+    """The attribute of BatchNormalization is a float32: it is off by 5e-8 of a small variance."""
     model = torch.nn.BatchNorm1d(3, eps=1e-3).double().eval()
     assert model.running_var is not None
     model.running_var.fill_(1e-9)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,9 +17,8 @@ import torch
 from onnx_aot.torch_compat.calls import AUTOCAST_BEGINS, AUTOCAST_ENDS
 from onnx_aot.torch_compat.lookup import private
 from onnx_aot.torch_compat.patching import Patch, Settings
-from onnx_aot.torch_compat.places import Place
 
-__all__ = ["AUTOCAST_BODIES", "AUTOCAST_MARKS", "AUTOCAST_STATE"]
+__all__ = ["AUTOCAST_BODIES", "AUTOCAST_MARKS"]
 
 
 def _record_region(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
@@ -81,34 +80,6 @@ def _has_body(graph: torch.fx.Graph) -> bool:
 AUTOCAST_BODIES = Patch(
     "torch._export.passes.replace_autocast_with_hop_pass:replace_autocast_with_hop_pass",
     _keep_around_bodies,
-    "Branches in nested autocast regions are refused.",
+    "Some branches in autocast regions are refused, as torch loses their bodies.",
     parameters="gm, graph_signature",
-)
-
-
-class _Autocast:
-    """Whether a kind of device computes in a narrower type, and in which one."""
-
-    def __init__(self, device: str) -> None:
-        self._device = device
-
-    def own(self) -> tuple[bool, torch.dtype]:
-        return torch.is_autocast_enabled(self._device), torch.get_autocast_dtype(self._device)
-
-    value = own
-
-    def put(self, value: tuple[bool, torch.dtype]) -> None:
-        torch.set_autocast_enabled(self._device, value[0])
-        torch.set_autocast_dtype(self._device, value[1])
-
-
-def _autocast_of_devices(settings: Settings) -> Iterator[Place]:
-    yield from map(_Autocast, ("cpu", "cuda"))
-
-
-AUTOCAST_STATE = Patch(
-    "autocast of the thread",
-    lambda original, settings: original,
-    "A capture that fails in an autocast region may leave it switched on.",
-    places=_autocast_of_devices,
 )

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat.autocast_marks import AUTOCAST_BODIES, AUTOCAST_MARKS, AUTOCAST_STATE
+from onnx_aot.torch_compat.autocast_marks import AUTOCAST_BODIES, AUTOCAST_MARKS
 from onnx_aot.torch_compat.differentiation import is_differentiating
 from onnx_aot.torch_compat.lookup import private
 from onnx_aot.torch_compat.patching import Patch, Settings, in_capturing_thread
@@ -428,7 +428,6 @@ CAPTURE: tuple[Patch, ...] = (
     ),
     AUTOCAST_BODIES,
     AUTOCAST_MARKS,
-    AUTOCAST_STATE,
     *SILENT,
     PROXY_NODES,
     GLOBAL_HOOKS,

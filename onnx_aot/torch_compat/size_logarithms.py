@@ -4,8 +4,8 @@
 Python, in double precision. Rounded up or down it is exact: that of a power of two is an integer,
 and that of any other size below 2**40 is 10**-12 from one.
 
-The natural logarithm is ``log2(n) * log(2)`` to torch. Rounded, it could differ from Python's by its
-last digit: ``int(math.log(1000, 10))`` is 2. So a size is fixed where its logarithm is rounded.
+The natural logarithm is ``log2(n) * log(2)`` to torch. Rounded, it could differ from Python's by
+its last digit: ``int(math.log(1000, 10))`` is 2. So a size is fixed where its logarithm is rounded.
 """
 
 from __future__ import annotations

@@ -9,6 +9,12 @@ import torch
 from torch import Tensor, nn
 
 import onnx_aot
+from onnx_aot.capture.patches import capture_conditions
+from onnx_aot.torch_compat import hidden
+from tests.torch_compat.without import shows
+
+MODE = "torch.fx.experimental.proxy_tensor:PreDispatchTorchFunctionMode.__torch_function__"
+PASS = "torch._export.passes.replace_autocast_with_hop_pass:replace_autocast_with_hop_pass"
 
 
 class Layers(nn.Module):
@@ -104,6 +110,12 @@ class RegionInCond(Layers):
         return torch.cond(x.sum() > 0, narrow, lambda y: y * 1.0, (self.a(x),))
 
 
+class CondInRegion(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.cond(x.sum() > 0, self.b, lambda y: y.bfloat16(), (self.a(x),))
+
+
 class Straight(Layers):
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -126,6 +138,7 @@ MODELS = (
     OfAnotherDevice,
     Attention,
     RegionInCond,
+    CondInRegion,
     Straight,
 )
 
@@ -159,3 +172,57 @@ def test_a_capture_that_fails_in_a_region_leaves_none(strategy: str) -> None:
         onnx_aot.export(Raises().eval(), (torch.randn(3, 8),), strategies=(strategy,))
     assert not torch.is_autocast_enabled("cpu")
     assert torch.get_autocast_dtype("cpu") == before
+
+
+@shows(MODE)
+def test_regions_in_branches_without_the_row() -> None:
+    with hidden(MODE), pytest.raises(AssertionError):
+        _check(RegionInCond().eval())
+
+
+def _begins_with_region() -> bool:
+    with capture_conditions():
+        program = torch.export.export(CondInRegion().eval(), (torch.randn(3, 8),))
+    first = next(node for node in program.graph.nodes if node.op != "placeholder")
+    return "autocast" in str(first.target)
+
+
+@shows(PASS)
+def test_graphs_with_regions_and_branches_stay_as_they_are() -> None:
+    """Torch moves references to bodies when it makes a module of a region, and may lose bodies."""
+    assert _begins_with_region()
+    with hidden(PASS):
+        assert not _begins_with_region()
+
+
+@torch.library.custom_op("onnx_aot_tests::traced_once", mutates_args=())
+def traced_once(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@traced_once.register_fake
+def _(x: Tensor) -> Tensor:
+    CALLS.append(x)
+    if len(CALLS) > 1:
+        raise ValueError("on purpose")
+    return torch.empty_like(x)
+
+
+CALLS: list[Tensor] = []
+
+
+class TracedOnce(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        def narrow(y: Tensor) -> Tensor:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return traced_once(self.b(y).float())
+
+        return torch.cond(x.sum() > 0, narrow, lambda y: y * 1.0, (x,))
+
+
+def test_a_second_trace_that_fails_leaves_no_region() -> None:
+    CALLS.clear()
+    with pytest.raises(onnx_aot.OnnxExporterError):
+        onnx_aot.export(TracedOnce().eval(), (torch.randn(3, 8),), strategies=("non-strict",))
+    assert len(CALLS) > 1
+    assert not torch.is_autocast_enabled("cpu")

@@ -7,6 +7,7 @@ from onnx_aot.torch_compat import PRIVATE, hidden
 from tests.capture.patches import test_derivatives, test_memories
 from tests.inspection import test_rounding
 from tests.torch_compat import (
+    test_autocast_marks,
     test_interrupts,
     test_lookup_missing,
     test_lookup_missing_linalg,
@@ -35,7 +36,7 @@ def test_every_row_is_shown() -> None:
         test_lookup_missing_sizes,
     )
     rules = (test_rounded_sizes, test_size_order, test_slice_bounds)
-    others = (test_interrupts, test_modules, test_spared_work)
+    others = (test_autocast_marks, test_interrupts, test_modules, test_spared_work)
     models = (test_derivatives, test_memories)
     for module in (*models, *others, *missing, test_rounding, *rules):
         assert module.shows is shows  # the modules register what they show

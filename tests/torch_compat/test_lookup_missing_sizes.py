@@ -41,6 +41,21 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], type[Exception], str]] = {
         DynamicShapeError,
         r"fixed at 4\s.*math\.log2",
     ),
+    "numpy.log of a size": (
+        lambda x: x * float(np.log(x.shape[0])),
+        CaptureError,
+        "computes with NumPy",
+    ),
+    "math:log": (
+        lambda x: x * math.log(x.shape[0]),
+        DynamicShapeError,
+        r"fixed at 4\s.*math\.log",
+    ),
+    "math:log10": (
+        lambda x: x * math.log10(x.shape[0]),
+        DynamicShapeError,
+        r"fixed at 4\s.*math\.log10",
+    ),
     "torch._subclasses.fake_impls:_unique": (
         lambda x: x.unique_consecutive(dim=-1).sum(1),
         TranslationError,
@@ -70,6 +85,23 @@ def test_logarithms_fix_sizes() -> None:
     example = Example(function(REFUSED["math:log2"][0]), rows)
     with absent(LOG2):
         assert "fixed at 4" in message(example)
+
+
+ROUNDED: dict[str, Callable[[float], float]] = {
+    "torch:SymFloat.__ceil__": math.ceil,
+    "torch:SymFloat.__floor__": math.floor,
+    "torch:SymFloat.__round__": round,
+    "torch:SymFloat.__trunc__": math.trunc,
+}
+
+
+@shows(*ROUNDED)
+@pytest.mark.parametrize("name", ROUNDED)
+def test_rounded_logarithms_are_trusted(name: str) -> None:
+    example = Example(function(lambda x: x * ROUNDED[name](math.log(x.shape[0]))), rows)
+    assert "fixed at 4" in message(example)
+    with absent(name):
+        assert not isinstance(exported(example).inputs[0].shape[0], int)
 
 
 @shows("forward: subclasses of torch.Tensor in the state")

@@ -77,6 +77,25 @@ class RefusedError(Exception):
         self.explanation = Explanation(reason, fix, code)
 
 
+def refuse_autocast(device: str, what: str) -> None:
+    """Refuses a part of a model whose types autocast changes without a trace in the capture.
+
+    Args:
+        device: Kind of device that the part computes on.
+        what: The part, in words.
+
+    Raises:
+        RefusedError: Autocast is switched on.
+    """
+    if device in ("cpu", "cuda") and torch.is_autocast_enabled(device):
+        raise RefusedError(
+            f"autocast computes parts of {what} in another type, which is not recorded",
+            "switch it off around the layer, with torch.autocast(device, enabled=False), and "
+            "convert its input to the type that it has to compute in",
+            "OA121",
+        )
+
+
 def make_explained_error(
     explained: Explanation, location: Location | None, model: torch.nn.Module, *details: str
 ) -> CaptureError:

@@ -14,7 +14,7 @@ import torch.fx
 from torch.export.graph_signature import ExportGraphSignature
 
 from onnx_aot import torch_compat
-from onnx_aot.fx_passes.nested_graphs import bodies, body_of, every_body
+from onnx_aot.fx_passes.nested_graphs import body_of, every_body
 from onnx_aot.fx_passes.output_specs import rename_outputs
 from onnx_aot.torch_compat import (
     ARGUMENTS_IN_A_TUPLE,
@@ -82,7 +82,7 @@ def _inline(module: Any, call: torch.fx.Node) -> None:
                 values[node] = copied
                 if autocast:
                     _cast_operands(graph, copied)
-                    for inner in bodies(copied):
+                    for inner in _find_bodies(copied):
                         _cast_in(inner.graph)
             elif node.op == "output":
                 returned = torch.fx.map_arg(node.args[0], lambda n: values[n])
@@ -226,7 +226,7 @@ def _end_autocast(graph: torch.fx.Graph) -> None:
             graph.erase_node(opened)
         elif node.op == "call_function" and any(regions.values()):
             _cast_operands(graph, node)
-            for inner in bodies(node):
+            for inner in _find_bodies(node):
                 _cast_in(inner.graph)
 
 
@@ -235,8 +235,14 @@ def _cast_in(graph: torch.fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.op == "call_function":
             _cast_operands(graph, node)
-            for inner in bodies(node):
+            for inner in _find_bodies(node):
                 _cast_in(inner.graph)
+
+
+def _find_bodies(node: torch.fx.Node) -> list[torch.fx.GraphModule]:
+    """The bodies of a call, also of one that stands for a loop of Python."""
+    found = (body_of(argument) for argument in node.all_input_nodes)
+    return [body for body in found if body is not None]
 
 
 def _is_conversion(node: torch.fx.Node) -> bool:

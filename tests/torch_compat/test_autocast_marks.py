@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import onnx_aot
 from onnx_aot.capture.patches import capture_conditions
+from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import hidden
 from tests.torch_compat.without import shows
 
@@ -116,6 +117,37 @@ class CondInRegion(Layers):
             return torch.cond(x.sum() > 0, self.b, lambda y: y.bfloat16(), (self.a(x),))
 
 
+class Loop(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            h = torch.zeros(8)
+            for i in range(x.shape[0]):
+                h = self.a(h + x[i])
+        return h
+
+
+class Scripted(Layers):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = torch.jit.script(self.a)  # type: ignore[assignment]
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.a(x)
+
+
+class OtherDefault(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        torch.set_default_dtype(torch.float64)
+        try:
+            y = torch.ones(8)
+            if x.sum() > 0:
+                y = y * 2
+        finally:
+            torch.set_default_dtype(torch.float32)
+        return x + y
+
+
 class Straight(Layers):
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -158,6 +190,28 @@ def _check(model: nn.Module, **options: Any) -> None:
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_types_are_those_of_pytorch(model: type[nn.Module]) -> None:
     _check(model().eval())
+
+
+def test_a_loop_over_a_dynamic_size() -> None:
+    model = Loop().eval()
+    program = onnx_aot.export(model, (torch.randn(3, 8),), dynamic_shapes=({0: "n"},))
+    for size in (3, 1, 7):
+        x = torch.randn(size, 8)
+        (actual,) = program(x)
+        assert actual.dtype == torch.bfloat16
+        torch.testing.assert_close(actual, model(x))
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (Scripted, r"autocast computes parts of a scripted module[\s\S]*return self\.a\(x\)"),
+        (OtherDefault, r"if x\.sum\(\) > 0:[\s\S]*gives torch\.float64 in the model"),
+    ],
+)
+def test_types_that_are_not_recorded_are_refused(model: type[nn.Module], text: str) -> None:
+    with pytest.raises(CaptureError, match=text):
+        onnx_aot.export(model().eval(), (torch.randn(3, 8),))
 
 
 @pytest.mark.parametrize("model", [RegionInCond, Straight], ids=lambda model: model.__name__)

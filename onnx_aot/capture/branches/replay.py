@@ -72,7 +72,25 @@ def _run(steps: Sequence[Step], values: dict[Any, Any]) -> list[Any]:
                         values[step] = Region(args, regions)
                     elif step.target is not SETS_GRADIENTS:
                         values[step] = step.target(*args, **kwargs)
+                        _check_types(step, values[step])
     return []
+
+
+def _check_types(step: Step, value: Any) -> None:
+    """Checks that a step computes in the type that it had in the model.
+
+    Raises:
+        UnjoinableError: It does not, as the model switched something that is not among the steps.
+    """
+    recorded = pytree.tree_leaves(step.node.meta.get("val"))
+    for before, after in zip(recorded, pytree.tree_leaves(value), strict=False):
+        both = isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor)
+        if both and before.dtype != after.dtype:
+            raise UnjoinableError(
+                f"{step.node.target} gives {before.dtype} in the model, and {after.dtype} on its "
+                "own; something such as torch.set_default_dtype changes it",
+                "name the type where tensors are made, torch.ones(n, dtype=...)",
+            )
 
 
 def _ended_in(branch: Branch) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.capture.error_hints import RefusedError
+from onnx_aot.capture.error_hints import RefusedError, refuse_autocast
 from onnx_aot.torch_compat import aten, is_differentiating, kernel_patches
 
 __all__ = ["KERNELS", "KERNEL_PATCHES"]
@@ -32,21 +32,11 @@ def _recurrent_shapes(
     bidirectional: bool,
 ) -> tuple[Tensor, ...]:
     """Outputs of the right shape; torch's kernels unroll over time, which fixes the length."""
-    _refuse_autocast(input)
+    refuse_autocast(input.device.type, "a recurrent layer")
     # the size of the projection, if there is one
     width = states[0].shape[2] * (2 if bidirectional else 1)
     output = input.new_empty([input.shape[0], input.shape[1], width])
     return (output, *(torch.empty_like(state) for state in states))
-
-
-def _refuse_autocast(input: Tensor) -> None:
-    if input.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(input.device.type):
-        raise RefusedError(
-            "autocast computes parts of a recurrent layer in another type, which is not recorded",
-            "switch it off around the layer, with torch.autocast(device, enabled=False), and "
-            "convert its input to the type that it has to compute in",
-            "OA121",
-        )
 
 
 def _lstm(
@@ -88,7 +78,7 @@ def _packed_lstm(
     train: bool,
     bidirectional: bool,
 ) -> tuple[Tensor, ...]:
-    _refuse_autocast(data)
+    refuse_autocast(data.device.type, "a recurrent layer")
     width = hx[0].shape[2] * (2 if bidirectional else 1)
     output = data.new_empty([data.shape[0], width])
     return (output, *(torch.empty_like(state) for state in hx))

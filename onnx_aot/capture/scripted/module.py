@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.error_hints import refuse_autocast
 from onnx_aot.capture.scripted.attributes import all_nodes
 from onnx_aot.capture.scripted.interpreter import Interpreter
 from onnx_aot.capture.scripted.recorder import Recorder
@@ -185,6 +186,8 @@ class ScriptedModel(torch.nn.Module):
         inputs = [
             _replace_by_places(v, t, tensors, sizes) for v, t in zip(values, types, strict=True)
         ]
+        for device in {tensor.device.type for tensor in tensors}:
+            refuse_autocast(device, "a scripted module")
         recording = _Recording(self, method.inlined_graph, list(weights), inputs, self._counted)
         try:
             with During(number, recording.run):

@@ -15,6 +15,7 @@ from typing import Any
 
 import sympy
 import torch
+import torch.fx
 from torch.types import Number
 
 from onnx_aot.torch_compat.lookup import private
@@ -23,6 +24,7 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     symbolic_expression,
     symbolic_truth,
 )
+from onnx_aot.torch_compat.tracing import current_tracer
 
 __all__ = [
     "LOG",
@@ -124,8 +126,26 @@ def fix_sizes_of(number: Any) -> float:
 
 def has_natural_log(number: Any) -> bool:
     """True if a symbolic number is computed from the natural logarithm of a size."""
-    found = symbolic_expression(number).atoms(sympy.Float)
-    return any(math.isclose(float(factor), _LN2, rel_tol=1e-12) for factor in found)
+    parts = sympy.preorder_traversal(symbolic_expression(number))
+    if not any("log2" in type(part).__name__ for part in parts):
+        return False
+    tracer = current_tracer()
+    if tracer is None:  # within a call that was recorded
+        return False
+    try:
+        proxy = tracer.unwrap_proxy(number)
+    except Exception:  # torch has different ones for values that it cannot compute from others
+        return True
+    if not isinstance(proxy, torch.fx.Proxy):
+        return True
+    waiting, seen = [proxy.node], set()
+    while waiting:
+        node = waiting.pop()
+        if node.target is LOG:
+            return True
+        seen.add(node)
+        waiting += [before for before in node.all_input_nodes if before not in seen]
+    return False
 
 
 def bit_length_of_size(size: Any) -> Any:

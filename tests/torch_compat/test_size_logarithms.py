@@ -176,6 +176,8 @@ def test_sizes(name: str) -> None:
         lambda n: math.floor(math.log(n, 10)),  # that of 1000 is below 3 in Python
         lambda n: math.ceil(math.log(n) / math.log(2)),
         lambda n: int(math.log(n)),
+        lambda n: math.floor(math.log(n) * (1 / math.log(2))),
+        lambda n: int(2.5 * math.log(n + 1) - 1),
         lambda n: round(math.log(n), 2),
         lambda n: round(np.log(n)),
     ],

@@ -62,6 +62,16 @@ def demo(session: nox.Session) -> None:
     session.run("python", "examples/sentence_encoder.py", *session.posargs)
 
 
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Run the model of the demo in a page, in Chromium, and compare it with PyTorch. Needs npm."""
+    _install(session, "demo")
+    session.install("playwright")
+    install = ("npm", "install", "--prefix", "examples/browser", "--ignore-scripts")
+    session.run(*install, external=True)
+    session.run("python", "examples/browser/serve.py", "--check")
+
+
 @nox.session(venv_backend="none")
 def tests(session: nox.Session) -> None:
     """Run the tests. Arguments go to pytest.

@@ -55,6 +55,7 @@ TESTS = (
     "serialization/test_serialize.py",
     "pytrees/test_outputs.py",
     "targets/test_fusion_workarounds.py",
+    "torch_compat/test_autocast_marks.py",
     "torch_compat/test_lookup_covered.py",
     "torch_compat/test_patching_undone.py",
     "torch_compat/test_overloads.py",

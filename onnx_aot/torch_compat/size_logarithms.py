@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import sympy
 import torch
 import torch.fx
 from torch.types import Number
@@ -54,12 +53,13 @@ def has_log2(size: Any) -> bool:
     """
     if not can_take_log2():
         return False
-    is_known = symbolic_truth(size >= 1)
+    is_above = size > 0 if isinstance(size, torch.SymFloat) else size >= 1
+    is_known = symbolic_truth(is_above)
     if is_known is not None:
         return is_known
     if any(map(is_data_symbol, symbolic_expression(size).free_symbols)):
         return False
-    return bool(size >= 1)
+    return bool(is_above)
 
 
 @torch.library.custom_op("onnx_aot::log2", mutates_args=())
@@ -126,6 +126,8 @@ def fix_sizes_of(number: Any) -> float:
 
 def has_natural_log(number: Any) -> bool:
     """True if a symbolic number is computed from the natural logarithm of a size."""
+    import sympy  # takes long, and torch has imported it by then
+
     parts = sympy.preorder_traversal(symbolic_expression(number))
     if not any("log2" in type(part).__name__ for part in parts):
         return False

@@ -21,6 +21,7 @@ from onnx_aot.torch_compat import (
     bit_length_of_size,
     can_take_log2,
     fix_sizes_of,
+    has_log2,
     has_natural_log,
     is_traced,
     log2_of_size,
@@ -370,13 +371,13 @@ def _logarithm(number: Any) -> Any:
 
 def _natural_logarithm(number: Any, base: Any = None) -> Any:
     """``math.log``, of a size above zero, or of a number to a base that is one."""
-    if isinstance(base, SYMBOLIC):
-        return _natural_logarithm(number) / _natural_logarithm(base)
-    if base is not None:
-        return _natural_logarithm(number) / math.log(base)
-    if number >= 1 if isinstance(number, (int, torch.SymInt)) else number > 0:
-        return log_of_size(number)
-    raise ValueError("math domain error")  # as Python says
+    logarithm = log_of_size(number)
+    return logarithm if base is None else logarithm / log_of_size(base)
+
+
+def _logarithm_of(number: Any) -> Any:
+    """``numpy.log``, which calls this method of objects."""
+    return _natural_logarithm(number) if has_log2(number) else math.log(number)
 
 
 def _decimal_logarithm(number: Any) -> Any:
@@ -406,8 +407,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, SYMBOLIC)
 
 
-def _is_logarithm(*numbers: Any) -> bool:
+def _is_logarithm(number: Any) -> bool:
     return can_take_log2()
+
+
+def _has_logarithms(*numbers: Any) -> bool:
+    """True if all numbers are above zero, which becomes a condition of the capture for sizes."""
+    return all(has_log2(number) for number in numbers if isinstance(number, SYMBOLIC))
 
 
 SIZE_FUNCTIONS: tuple[Patch, ...] = (
@@ -428,7 +434,7 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
     ),
     Patch(
         "numpy.log of a size",
-        lambda original, settings: _natural_logarithm,
+        lambda original, settings: _logarithm_of,
         "Models that compute numpy.log of a dynamic size are refused.",
         when=lambda settings: settings.dynamic,
         places=lambda settings: [Attribute(kind, "log") for kind in SYMBOLIC],
@@ -444,8 +450,8 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
     ),
     _make_patch("math:sqrt", _square_root, _is_number),
     _make_patch("math:log2", _logarithm, _is_number, _is_logarithm),
-    _make_patch("math:log", _natural_logarithm, _is_number, _is_logarithm),
-    _make_patch("math:log10", _decimal_logarithm, _is_number, _is_logarithm),
+    _make_patch("math:log", _natural_logarithm, _is_number, _has_logarithms),
+    _make_patch("math:log10", _decimal_logarithm, _is_number, _has_logarithms),
     *map(_make_rounding, ("__floor__", "__ceil__", "__trunc__", "__round__")),
     _make_patch("torch:arange", _arange, _is_traced_number, _has_traced_bound),
     _make_patch("torch:linspace", _linspace, when=_is_counted),

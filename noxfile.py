@@ -223,13 +223,15 @@ def wheel(session: nox.Session) -> None:
     """Build wheel and sdist into dist/, check them, and use the wheel in a new environment.
 
     ``-- 3.12 2.15.0`` installs it with another Python, which uv fetches, and another torch. Each
-    pair gets an environment of 2 to 7 GB, which is deleted at the end.
+    pair gets an environment of 2 to 7 GB, which is deleted at the end. ``build/sbom.cdx.json`` lists
+    what is installed there, as CycloneDX.
     """
     python, torch = (*session.posargs, *("", REFERENCE)[len(session.posargs) :])
     builder = Path(".nox", "wheel-build")
     session.run(sys.executable, "-m", "venv", str(builder), external=True)
     build = _python_of(builder)
-    session.run(build, "-m", "pip", "install", "-q", "build", "setuptools>=77", external=True)
+    tools = ("build", "setuptools>=77", "cyclonedx-bom>=7,<8")
+    session.run(build, "-m", "pip", "install", "-q", *tools, external=True)
     session.run(build, "release/wheel.py", "dist", external=True)
     (built,) = Path("dist").glob("*.whl")
     with tempfile.TemporaryDirectory() as folder:
@@ -242,6 +244,10 @@ def wheel(session: nox.Session) -> None:
             session.run(user, "-m", "pip", "install", "-q", wanted, external=True)
         variables = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": None}
         session.run(user, "-I", "release/smoke.py", external=True, env=variables)
+        Path("build").mkdir(exist_ok=True)
+        listing = ("--pyproject", "pyproject.toml", "--mc-type", "library", "--output-reproducible")
+        bill = ("-m", "cyclonedx_py", "environment", user, *listing, "-o", "build/sbom.cdx.json")
+        session.run(build, *bill, external=True)
 
 
 def _python_of(environment: Path) -> str:

@@ -223,8 +223,8 @@ def wheel(session: nox.Session) -> None:
     """Build wheel and sdist into dist/, check them, and use the wheel in a new environment.
 
     ``-- 3.12 2.15.0`` installs it with another Python, which uv fetches, and another torch. Each
-    pair gets an environment of 2 to 7 GB, which is deleted at the end. ``build/sbom.cdx.json`` lists
-    what is installed there, as CycloneDX.
+    pair gets an environment of 2 to 7 GB, which is deleted at the end; ``build/sbom.cdx.json``
+    lists what was installed there, as CycloneDX.
     """
     python, torch = (*session.posargs, *("", REFERENCE)[len(session.posargs) :])
     builder = Path(".nox", "wheel-build")
@@ -245,9 +245,9 @@ def wheel(session: nox.Session) -> None:
         variables = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": None}
         session.run(user, "-I", "release/smoke.py", external=True, env=variables)
         Path("build").mkdir(exist_ok=True)
-        listing = ("--pyproject", "pyproject.toml", "--mc-type", "library", "--output-reproducible")
-        bill = ("-m", "cyclonedx_py", "environment", user, *listing, "-o", "build/sbom.cdx.json")
-        session.run(build, *bill, external=True)
+        bill = ("-m", "cyclonedx_py", "environment", user, "--mc-type", "library")
+        output = ("--pyproject", "pyproject.toml", "--output-reproducible")
+        session.run(build, *bill, *output, "-o", "build/sbom.cdx.json", external=True)
 
 
 def _python_of(environment: Path) -> str:

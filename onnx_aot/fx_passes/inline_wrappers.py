@@ -214,17 +214,18 @@ def cast_in_autocast(program: torch.export.ExportedProgram) -> torch.export.Expo
 
 def _end_autocast(graph: torch.fx.Graph) -> None:
     """Casts in autocast regions without a wrapper, such as around ``cond``; erases their marks."""
-    regions: dict[torch.fx.Node, bool] = {}
+    regions: dict[torch.fx.Node, tuple[Any, bool]] = {}  # kind of device, and the switch
     for node in list(graph.nodes):
         name = str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
         if name == AUTOCAST_BEGINS:
-            regions[node] = bool(node.args[AUTOCAST_ENABLED])
+            regions[node] = node.args[0], bool(node.args[AUTOCAST_ENABLED])
         elif name == AUTOCAST_ENDS:
             opened: Any = node.args[0]
             del regions[opened]
             graph.erase_node(node)
             graph.erase_node(opened)
-        elif node.op == "call_function" and any(regions.values()):
+        # the last region of each kind of device counts
+        elif node.op == "call_function" and any(dict(regions.values()).values()):
             _cast_operands(graph, node)
             for inner in _find_bodies(node):
                 _cast_in(inner.graph)

@@ -13,7 +13,7 @@ import torch.fx
 from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings, applied
 from onnx_aot.torch_compat.symbolic_sizes import is_data_symbol
-from onnx_aot.torch_compat.tracing import current_tracer, forget_answers
+from onnx_aot.torch_compat.tracing import current_tracer, forget_answers, recorded_number
 
 __all__ = [
     "BRANCHES",
@@ -142,12 +142,8 @@ def record_mark(target: Callable[..., Any], value: Any, *args: Any) -> bool:
     Returns:
         False if the value is none of the graph.
     """
-    tracer = current_tracer()
-    try:
-        proxy = tracer.unwrap_proxy(value)
-    except Exception:  # torch has different ones for values that it cannot compute from others
+    proxy = recorded_number(value)
+    if proxy is None:
         return False
-    if not isinstance(proxy, torch.fx.Proxy):
-        return False
-    tracer.create_proxy("call_function", target, (proxy, *args), {})
+    current_tracer().create_proxy("call_function", target, (proxy, *args), {})
     return True

@@ -14,7 +14,6 @@ import math
 from typing import Any
 
 import torch
-import torch.fx
 from torch.types import Number
 
 from onnx_aot.torch_compat.lookup import private
@@ -23,7 +22,7 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     symbolic_expression,
     symbolic_truth,
 )
-from onnx_aot.torch_compat.tracing import current_tracer
+from onnx_aot.torch_compat.tracing import current_tracer, recorded_number
 
 __all__ = [
     "LOG",
@@ -84,6 +83,10 @@ def _(number: Any) -> Any:
     if type(expression).__name__ == "PowByNatural" and expression.args[0] == 2:
         exponent = number.node.shape_env.create_symintnode(expression.args[1], hint=None)
         return torch.sym_float(exponent)  # type: ignore[no-untyped-call]
+    return _describe_log2(number)
+
+
+def _describe_log2(number: Any) -> Any:
     if isinstance(number, torch.SymInt):
         # 0 has no logarithm; with it, torch would not know that others are not negative
         number = torch.sym_float(torch.sym_max(number, 1))  # type: ignore[no-untyped-call]
@@ -101,13 +104,9 @@ def _take_log(number: Number) -> Number:
 def _(number: Any) -> Any:
     if not isinstance(number, _SYMBOLIC):
         return math.log(number)
-    if isinstance(number, torch.SymInt):
-        number = torch.sym_float(torch.sym_max(number, 1))  # type: ignore[no-untyped-call]
-    take: Any = private(_LOG2)
-    return take(number) * _LN2
+    return _describe_log2(number) * math.log(2)
 
 
-_LN2 = math.log(2)
 LOG = torch.ops.onnx_aot.log.default
 
 
@@ -131,14 +130,10 @@ def has_natural_log(number: Any) -> bool:
     parts = sympy.preorder_traversal(symbolic_expression(number))
     if not any("log2" in type(part).__name__ for part in parts):
         return False
-    tracer = current_tracer()
-    if tracer is None:  # within a call that was recorded
+    if current_tracer() is None:  # within a call that was recorded
         return False
-    try:
-        proxy = tracer.unwrap_proxy(number)
-    except Exception:  # torch has different ones for values that it cannot compute from others
-        return True
-    if not isinstance(proxy, torch.fx.Proxy):
+    proxy = recorded_number(number)
+    if proxy is None:
         return True
     waiting, seen = [proxy.node], set()
     while waiting:

@@ -110,6 +110,15 @@ def current_tracer() -> Any:
     return None if active is None else active.tracer
 
 
+def recorded_number(value: Any) -> torch.fx.Proxy | None:
+    """What stands for a symbolic number in the graph that is recorded; None if nothing does."""
+    try:
+        proxy = current_tracer().unwrap_proxy(value)
+    except Exception:  # torch has different ones for values that it cannot compute from others
+        return None
+    return proxy if isinstance(proxy, torch.fx.Proxy) else None
+
+
 def _recorded(tensor: torch.Tensor) -> Any:
     """The entry of a tensor in the tracer that records operators now; None if it has none."""
     find, tracer = private(f"{_PROXIES}:get_proxy_slot"), current_tracer()

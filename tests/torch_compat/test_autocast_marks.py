@@ -82,6 +82,17 @@ class ReturnsFromTwo(Layers):
         return self.b(y.float())
 
 
+class MixedTypes(Layers):
+    """Weights of float32 beside an input of bfloat16, where autocast is off."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.a(x)
+            with torch.autocast("cpu", enabled=False):
+                z = nn.functional.layer_norm(y, (8,), self.b.bias * 3.7).float()
+            return z * 2 if x.sum() > 0 else z
+
+
 class OfAnotherDevice(Layers):
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -165,6 +176,7 @@ MODELS = (
     BranchInside,
     RegionInBranch,
     DisabledInside,
+    MixedTypes,
     ReturnsInside,
     ReturnsFromTwo,
     OfAnotherDevice,

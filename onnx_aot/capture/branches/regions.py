@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,36 +14,40 @@ from onnx_aot.torch_compat import AUTOCAST_BEGINS, AUTOCAST_ENDS
 __all__ = ["Region", "is_region_begin", "is_region_end"]
 
 
+@dataclasses.dataclass(frozen=True)
 class Region:
     """An autocast region that has begun.
 
-    Args:
-        args: Arguments of ``torch.autocast``; the first is the kind of device.
-        regions: Ends the region if nothing else does.
+    Attributes:
+        device: Kind of device.
+        before: Type and switch of autocast before the region.
+        entered: Ends the region; None on a way of a branch that the region began before.
     """
 
-    def __init__(self, args: Sequence[Any], regions: contextlib.ExitStack) -> None:
-        self._device: str = args[0]
-        self._before = self._read()
-        self._entered: contextlib.ExitStack | None = contextlib.ExitStack()
-        self._entered.enter_context(torch.autocast(*args))
-        regions.push(self._entered)
+    device: str
+    before: tuple[torch.dtype, bool]
+    entered: contextlib.ExitStack | None = None
 
-    def _read(self) -> tuple[torch.dtype, bool]:
-        return torch.get_autocast_dtype(self._device), torch.is_autocast_enabled(self._device)
+    @classmethod
+    def begin(cls, args: Sequence[Any], regions: contextlib.ExitStack) -> Region:
+        """Begins a region.
 
-    def outside(self) -> Region:
-        """The region as a way of a branch sees it, which began outside of that."""
-        seen = Region.__new__(Region)
-        seen._device, seen._before, seen._entered = self._device, self._before, None
-        return seen
+        Args:
+            args: Arguments of ``torch.autocast``.
+            regions: Ends the region if nothing else does.
+        """
+        device: str = args[0]
+        before = torch.get_autocast_dtype(device), torch.is_autocast_enabled(device)
+        entered = regions.enter_context(contextlib.ExitStack())
+        entered.enter_context(torch.autocast(*args))
+        return cls(device, before, entered)
 
     def end(self, regions: contextlib.ExitStack) -> None:
         """Ends the region; on a way of a branch, another one without it lasts as ``regions``."""
-        if self._entered is not None:
-            self._entered.close()
+        if self.entered is not None:
+            self.entered.close()
         else:
-            regions.enter_context(torch.autocast(self._device, *self._before))
+            regions.enter_context(torch.autocast(self.device, *self.before))
 
 
 def is_region_begin(step: Any) -> bool:

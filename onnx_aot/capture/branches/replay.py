@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,7 +70,7 @@ def _run(steps: Sequence[Step], values: dict[Any, Any]) -> list[Any]:
                         return given
                     args, kwargs = pytree.tree_unflatten(given, step.spec)
                     if is_region_begin(step):
-                        values[step] = Region(args, regions)
+                        values[step] = Region.begin(args, regions)
                     elif step.target is not SETS_GRADIENTS:
                         values[step] = step.target(*args, **kwargs)
                         _check_types(step, values[step])
@@ -109,7 +110,8 @@ def _look_up(leaf: Any, values: dict[Any, Any]) -> Any:
 def _choose(branch: Branch, values: dict[Any, Any]) -> list[Any]:
     """Computes a branch and returns its results."""
     used = _find_outer(branch, values)
-    regions = {value: values[value] for value in used if is_region_begin(value)}
+    begun = [value for value in used if is_region_begin(value)]
+    regions = {begin: dataclasses.replace(values[begin], entered=None) for begin in begun}
     outer = [value for value in used if value not in regions]
     originals = [_look_up(value, values) for value in outer]
     operands = [_as_operand(value) for value in originals]
@@ -121,7 +123,7 @@ def _choose(branch: Branch, values: dict[Any, Any]) -> list[Any]:
                 value: given.item() if isinstance(was, torch.SymFloat) else given
                 for value, was, given in zip(outer, originals, given, strict=True)
             }
-            inner.update((begin, region.outside()) for begin, region in regions.items())
+            inner.update(regions)
             with without_new_conditions(fake_mode_of(given)):  # they hold on this way only
                 _run(way.steps, inner)
             results = [_look_up(value, inner) for value in way.results]
@@ -130,11 +132,6 @@ def _choose(branch: Branch, values: dict[Any, Any]) -> list[Any]:
 
         return compute
 
-    if any(is_region_begin(value) for way in branch.ways for value in way.results):
-        raise UnjoinableError(
-            "autocast regions begin in the branch and end after it",
-            "begin and end them on the same side, or before the branch",
-        )
     _refuse_shared_writes(branch, outer, operands)
     condition = _look_up(branch.leaves[0], values)
     first, second = map(make_way, branch.ways)

@@ -38,9 +38,18 @@ def aten_layer_norm(
         value = value if weight is None else op.Mul(value, op.cast(weight, wide.dtype))
         value = value if bias is None else op.Add(value, op.cast(bias, wide.dtype))
         return op.cast(value, input.dtype)
+    given = [value for value in (input, weight, bias) if value is not None]
+    dtype = op.result_dtype
+    if any(value.dtype != dtype for value in given):
+        dtype = ir.DataType.FLOAT  # PyTorch takes weights of float32 beside an input of 16 bits
+        input = op.cast(input, dtype)
+        weight = None if weight is None else op.cast(weight, dtype)
+        bias = None if bias is None else op.cast(bias, dtype)
     if weight is None:
-        weight = make_full(op, normalized_shape, 1, op.result_dtype)
-    return op.LayerNormalization(input, weight, bias, axis=-len(normalized_shape), epsilon=eps)
+        weight = make_full(op, normalized_shape, 1, dtype)
+    axis = -len(normalized_shape)
+    value = op.LayerNormalization(input, weight, bias, axis=axis, epsilon=eps)
+    return op.cast(value, op.result_dtype)
 
 
 @register(aten.rms_norm.default)

@@ -21,6 +21,8 @@ LAYER_NORM = [
         ("weight", (floats("n", "m", 5), [5], floats(5)), {}),
         ("weight and bias", (floats("n", "m", 5), [5], floats(5), floats(5)), {"eps": 1e-3}),
         ("bias", (floats("n", 5), [5], None, floats(5)), {}),
+        ("mixed", (floats("n", 5, dtype=torch.bfloat16), [5], floats(5), floats(5)), {}),
+        ("mixed, bias", (floats("n", 5, dtype=torch.bfloat16), [5], None, floats(5)), {}),
         ("several", (floats("n", 3, 4), [3, 4]), {}),
         ("several, weight", (floats("n", 2, 3, 4), [2, 3, 4], floats(2, 3, 4)), {}),
         ("all", (floats(3, 4), [3, 4], floats(3, 4), floats(3, 4)), {}),

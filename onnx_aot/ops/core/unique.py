@@ -145,7 +145,7 @@ def aten_unique_dim(
 
 
 LIMITS[aten.unique_consecutive.default] = (
-    "programs that torch.export has captured along dim=-1 have other sizes of the result: an error "
-    "says so; models do not have this limit"
+    "programs that torch.export has captured along dim=-1 and that compute with the result have "
+    "other sizes there: an error says so; models do not have this limit"
 )
 LIMITS[aten.unique_dim.default] = "slices that hold NaN count as equal"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
 
 import onnx_aot
 from onnx_aot.errors import TranslationError
@@ -89,11 +93,32 @@ def test_results_of_the_model(dim: int) -> None:
         torch.testing.assert_close(tuple(program(given)), distinct(given))
 
 
-def test_a_captured_program() -> None:
-    class Model(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.unique_consecutive(dim=-1)
+class LastDimension(torch.nn.Module):
+    def __init__(self, compute: Callable[..., object], **flags: bool) -> None:
+        super().__init__()
+        self.compute, self.flags = compute, flags
 
-    captured = torch.export.export(Model(), (torch.ones(2, 3),))
+    def forward(self, x: torch.Tensor) -> object:
+        return self.compute(x.unique_consecutive(dim=-1, **self.flags))
+
+
+def as_returned(results: object) -> object:
+    return results
+
+
+@pytest.mark.parametrize("flags", [{}, BOTH])
+@pytest.mark.parametrize("x", [torch.tensor([1, 1, 2, 3, 3]), torch.tensor([[1, 1, 2], [4, 4, 4]])])
+def test_a_captured_program(x: torch.Tensor, flags: dict[str, bool]) -> None:
+    """The results of a program along dim=-1, which torch records with other sizes, are right."""
+    model = LastDimension(as_returned, **flags)
+    captured = torch.export.export(model, (x,), dynamic_shapes=({x.dim() - 1: Dim("n", min=2)},))
+    program = onnx_aot.export(captured)
+    for given in (x, x[..., :2], x.repeat_interleave(2, -1)):
+        torch.testing.assert_close(program(given), tuple(pytree.tree_leaves(model(given))))
+
+
+def test_a_captured_program_that_computes_with_the_result() -> None:
+    model = LastDimension(lambda values: values + 1)
+    captured = torch.export.export(model, (torch.ones(2, 3),))
     with pytest.raises(TranslationError, match="dim=1"):
         onnx_aot.export(captured)

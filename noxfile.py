@@ -306,8 +306,8 @@ def conformance(session: nox.Session) -> None:
     """Export and compare PyTorch's operator database; writes conformance/results. Takes long.
 
     Without arguments, random programs, models of nnsmith, interrupted saves, damaged files and
-    mutated graphs come first. Arguments go to ``python -m conformance``: ``--match sort``,
-    ``--exporter torch``.
+    mutated graphs come first. A run that was interrupted goes on. Arguments go to
+    ``python -m conformance``: ``--match sort``, ``--exporter torch``.
     """
     _install(session, "dev", "bench")
     if not session.posargs:

@@ -101,22 +101,11 @@ def make_plan(
 def measure_row(settings: dict[str, Any], progress: sweep.Progress) -> dict[str, Any]:
     """Measures a row in its own process; ``row`` is what ``benchmarks/results`` keeps."""
     from benchmarks.zoo_models import ZOO
-    from benchmarks.zoo_models.measure import STAGES, measure
+    from benchmarks.zoo_models.measure import RIGHT, measure, result_of
 
     asked = {key: value for key, value in settings.items() if key != "name"}
     row = measure(ZOO[settings["name"]], **asked)
-    reached = STAGES.index(row["stage"])
-    status = "failed" if reached == 0 else "refused" if reached < 3 else "wrong"
-    wanted = STAGES.index("exported") if not settings["compare"] else len(STAGES) - 1
-    return {
-        "status": "right" if reached >= wanted else status,
-        "stage": row["stage"],
-        "reason": row["reason"],
-        "nodes": row["nodes"].get("ours"),
-        "max_absolute": row["max_absolute"],
-        "export_cpu_seconds": row["seconds"].get("ours"),
-        "row": row,
-    }
+    return result_of(row, RIGHT if settings["compare"] else "exported")
 
 
 def row_of(result: sweep.Result) -> dict[str, Any]:

@@ -8,6 +8,7 @@ data type and shape with eager PyTorch. The results are stored in ``conformance/
 * ``exporters``: onnx_aot and torch.onnx;
 * ``equivalence``: operators whose answer is not unique, and the properties that are compared;
 * ``outcome``: judges one sample;
-* ``workers``: processes that are killed when a sample hangs and replaced when it crashes;
+* ``parts``: rows of a sweep, of which a sample that hangs or crashes costs no other;
+* ``cases``: judges the samples of an operator in such a row;
 * ``report``: the results file and the summary.
 """

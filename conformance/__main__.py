@@ -7,31 +7,29 @@
     python -m conformance --opset 17 --opset 25 --samples 2 --dtype float32
     python -m conformance --release 1.16 --dtype float32
 
-Prints failures and a summary. With --output the results are written to a JSON file, where they
-replace older results of the same operators; other results stay. Results by opset have a file of
-their own.
+Each operator with a data type is a row of a sweep in ``artifacts/conformance``, whose page shows
+them. What has been judged with the same code is not judged again, also after an interrupt. Prints
+failures and a summary. With --output the results are written to a JSON file, where they replace
+older results of the same operators; other results stay. Results by opset have a file of their own.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import sys
-import time
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from conformance.cases import Settings, judge_cases
 from conformance.exporters import EXPORTERS
 from conformance.opsets import opset_row, opset_table, write_opsets
 from conformance.other_releases import find_release
 from conformance.outcome import Result
+from conformance.parts import ARTIFACTS
 from conformance.report import format_table, row_of, summarize, write_results
 from conformance.samples import DTYPES, Case, all_cases
-from conformance.workers import Settings, run_cases
-
-KEEP_EVERY = 60.0  # seconds between writes of the results file
 
 
 def main() -> None:
@@ -56,35 +54,20 @@ def main() -> None:
     settings = Settings(
         arguments.exporter, arguments.samples, arguments.limit, opsets or (None,), release
     )
+    folder = Path(ARTIFACTS, "conformance", arguments.exporter, arguments.release or "")
     rows: list[dict[str, Any]] = []
-    written = time.monotonic()
-
-    def keep() -> None:
-        if arguments.output and opsets:
-            write_opsets(arguments.output, settings.samples, rows)
-        elif arguments.output:
-            write_results(arguments.output, settings.exporter, settings.samples, rows)
-
-    with _show_progress(len(cases)) as advance:
-
-        def finish_case(case: Case, results: list[Result]) -> None:
-            nonlocal written
-            rows.append(opset_row(case, results, opsets) if opsets else row_of(case, results))
-            advance(case.name)
-            for index, result in enumerate(results):
-                shown = arguments.verbose and arguments.not_captured
-                if result.outcome not in ("pass", "not_captured") or (
-                    shown and result.outcome == "not_captured"
-                ):
-                    sample, at = divmod(index, len(settings.opsets))
-                    where = f"[{sample}]" + (f" opset {opsets[at]}" if opsets else "")
-                    _print_failure(case, where, result, arguments.verbose)
-            if time.monotonic() - written > KEEP_EVERY:
-                keep()
-                written = time.monotonic()
-
-        run_cases(cases, settings, arguments.jobs, finish_case)
-    keep()
+    for case, results in judge_cases(cases, settings, arguments.jobs, folder, arguments.again):
+        rows.append(opset_row(case, results, opsets) if opsets else row_of(case, results))
+        shown = arguments.verbose and arguments.not_captured
+        for index, result in enumerate(results):
+            if result.outcome != "pass" and (shown or result.outcome != "not_captured"):
+                sample, at = divmod(index, len(settings.opsets))
+                where = f"[{sample}]" + (f" opset {opsets[at]}" if opsets else "")
+                _print_failure(case, where, result, arguments.verbose)
+    if arguments.output and opsets:
+        write_opsets(arguments.output, settings.samples, rows)
+    elif arguments.output:
+        write_results(arguments.output, settings.exporter, settings.samples, rows)
     print(opset_table(rows) if opsets else format_table(summarize(rows)))
 
 
@@ -102,6 +85,7 @@ def _make_parser() -> argparse.ArgumentParser:
     add("--samples", type=int, default=3, help="samples of each operator and data type")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     add("--limit", type=float, default=60.0, help="seconds for one sample")
+    add("--again", action="store_true", help="also what has been judged with the same code")
     add("--exporter", choices=EXPORTERS, default=EXPORTERS[0])
     add("--output", help="JSON file that the results are put into")
     add("--not-captured", action="store_true", help="with -v, what torch.export refuses too")
@@ -115,20 +99,6 @@ def _print_failure(case: Case, which: str, result: Result, verbose: bool) -> Non
     print(f"    {result.sample}", flush=True)
     if verbose and result.detail:
         print("    " + result.detail.replace("\n", "\n    "), flush=True)
-
-
-@contextlib.contextmanager
-def _show_progress(total: int) -> Iterator[Any]:
-    """Yields a function to call after each case, which updates a bar on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda name: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=total)
-        yield lambda name: progress.update(task, advance=1, description=name)
 
 
 if __name__ == "__main__":

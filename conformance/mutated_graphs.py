@@ -27,13 +27,13 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.isolation import run_isolated
 from conformance.judging import judge_export
+from conformance.parts import ARTIFACTS, ROOT
+from onnx_aot import sweep
 
 PER_GRAPH = 10
 """Mutated graphs that one capture is used for."""
@@ -74,14 +74,14 @@ def main() -> None:
     found: dict[str, Any] = {}
     if options.output and options.output.exists():
         found = json.loads(options.output.read_text())
-    with ThreadPoolExecutor(options.jobs) as pool:
-        done = found.get("calls", {}).get(str(options.seed), 0)
-        calls = choose_calls(options.trials, options.seed, options.row, done)
-        for result in pool.map(lambda call: _run_in_process(*call), calls):
-            found = merge_results([found, result] if found else [result])
-            sys.stderr.write(f"{found['trials']} graphs, {found['outcomes']}\n")
-            if options.output:  # a run that is ended early has counts too
-                options.output.write_text(json.dumps(found, indent=2) + "\n")
+    done = found.get("calls", {}).get(str(options.seed), 0)
+    calls = list(choose_calls(options.trials, options.seed, options.row, done))
+    swept = sweep.run(_make_plan(calls), ARTIFACTS / "mutated_graphs", jobs=options.jobs)
+    found = merge_results([*([found] if found else []), *map(result_of, swept.results)])
+    for text in found["failures"]:
+        sys.stderr.write(f"{text}\n")
+    if options.output:
+        options.output.write_text(json.dumps(found, indent=2) + "\n")
     sys.stdout.write(json.dumps(found, indent=2) + "\n")
     sys.exit(bool(found["failures"]))
 
@@ -123,18 +123,32 @@ def merge_results(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _run_in_process(row: str, seed: int, trials: int) -> dict[str, Any]:
-    done, ended, _ = run_isolated(mutate_row, (row, seed, trials), SECONDS, PRELOAD)
-    lost = [f"{row}, seed {seed}: {ended}"]
-    result: dict[str, Any] = done or {
-        "outcomes": {"ended": 1},
-        "refused": [],
-        "explained": [],
-        "failures": lost,
-    }
-    for text in result["failures"]:
-        sys.stderr.write(f"{text}\n")
-    return {"calls": {str(seed // PER_RUN): 1}, **result}
+def _make_plan(calls: Iterable[tuple[str, int, int]]) -> sweep.Plan:
+    rows = [
+        sweep.Row(
+            f"{row}, seed {seed}",
+            task="conformance.mutated_graphs:measure_row",
+            settings={"row": row, "seed": seed, "trials": trials},
+            model=row,
+            limits=sweep.Limits(seconds=SECONDS),
+        )
+        for row, seed, trials in calls
+    ]
+    return sweep.Plan(tuple(rows), PRELOAD, folder=str(ROOT), name="mutated graphs")
+
+
+def measure_row(settings: Mapping[str, Any], progress: sweep.Progress) -> dict[str, Any]:
+    """Mutates a row of the zoo in its own process; ``found`` is what ``mutate_row`` returns."""
+    found = mutate_row(settings["row"], settings["seed"], settings["trials"])
+    return {"status": "wrong" if found["failures"] else "right", "found": found}
+
+
+def result_of(result: sweep.Result) -> dict[str, Any]:
+    """The result of a call of ``mutate_row`` for ``merge_results``; a crash is a failure."""
+    lost = [f"{result.name}: {result.reason}"]
+    ended = {"outcomes": {"ended": 1}, "refused": [], "explained": [], "failures": lost}
+    seed = int(result.name.rpartition(" ")[2])
+    return {"calls": {str(seed // PER_RUN): 1}, **(result.metrics.get("found") or ended)}
 
 
 def mutate_row(row: str, seed: int, trials: int) -> dict[str, Any]:

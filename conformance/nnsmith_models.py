@@ -23,7 +23,7 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,12 @@ from typing import Any
 import torch
 
 from conformance.judging import judge_export
-from conformance.outcome import Result
-from conformance.workers import Settings, run_cases, serve_chunks
+from conformance.parts import ARTIFACTS, WARM, Work, run_cases
 
-__all__ = ["Chunk", "Counted", "Generated", "draw", "judge"]
+__all__ = ["Chunk", "Counted", "Generated", "draw", "judge", "judge_chunk"]
 
-CHUNK = 20  # models between messages of one worker
+CHUNK = 20  # models that one process draws
+JUDGE = "conformance.nnsmith_models:judge_chunk"
 
 VARIANTS = ("static", "dynamic")
 
@@ -55,7 +55,7 @@ SECONDS = 30
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Models that one worker draws, one after the other: ``count`` from number ``first`` on."""
+    """Models that one process draws, one after the other: ``count`` from number ``first`` on."""
 
     first: int
     count: int
@@ -102,14 +102,16 @@ def main() -> None:
     add("--limit", type=float, default=300.0, help="seconds for one model")
     add("--output", type=Path, help="JSON file for the counts; a later run goes on with it")
     arguments = parser.parse_args()
-    os.environ["PYTHONHASHSEED"] = "0"  # in the workers: nnsmith chooses from sets
-    _list_operators()  # fails here, and not in a worker, if nnsmith is missing
+    os.environ["PYTHONHASHSEED"] = "0"  # in the rows: nnsmith chooses from sets
+    _list_operators()  # fails here, and not in a row, if nnsmith is missing
     counted = Counted.read(arguments.output)
     numbers = range(arguments.first, arguments.first + arguments.models)
-    chunks = list(counted.unfinished(numbers))
+    chunks = {f"models from {chunk.first}": chunk for chunk in counted.unfinished(numbers)}
     counted.report = True
-    settings = Settings(limit=arguments.limit)
-    run_cases(chunks, settings, arguments.jobs, counted.add, serve_chunks(_judge_part))
+    work = Work(JUDGE, "models of nnsmith", WARM, arguments.limit)
+    asked = {name: dataclasses.asdict(chunk) for name, chunk in chunks.items()}
+    for name, results in run_cases(asked, work, arguments.jobs, ARTIFACTS / "nnsmith"):
+        counted.add(chunks[name], results)
     sys.stdout.write(json.dumps(counted.found, indent=2) + "\n")
     sys.exit(bool(counted.found["failures"]))
 
@@ -155,11 +157,11 @@ class Counted:
         ]
 
     def add(self, chunk: Chunk, results: Sequence[Any]) -> None:
-        """Adds the outcomes of a chunk; a ``Result`` stands for a process that crashed or hung."""
+        """Adds the outcomes of a chunk; one with an ``outcome`` is of a process that has ended."""
         for number, judged in enumerate(results, chunk.first):
-            if isinstance(judged, Result):
+            if "outcome" in judged:
                 self.found["models"] += 1
-                self.found["failures"].append(f"{number}: {judged.outcome}: {judged.reason}")
+                self.found["failures"].append(f"{number}: {judged['outcome']}: {judged['reason']}")
             elif "drawn" in judged:
                 _count(self.found["not generated"], judged["drawn"][1])
             else:
@@ -275,8 +277,11 @@ def judge(number: int) -> Judged:
     }
 
 
-def _judge_part(chunk: Chunk, index: int) -> Any:
-    return judge(chunk.first + index)
+def judge_chunk(chunk: Mapping[str, int], first: int) -> Iterator[Any]:
+    """Judges the models of a chunk; see ``parts.Work``."""
+    yield chunk["count"]
+    for index in range(first, chunk["count"]):
+        yield judge(chunk["first"] + index)
 
 
 if __name__ == "__main__":

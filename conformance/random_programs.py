@@ -22,19 +22,18 @@ import random
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from conformance.outcome import Result
-from conformance.workers import Settings, run_cases, serve_chunks
+from conformance.parts import ARTIFACTS, WARM, Work, run_cases
 from tests.properties.check import check, reduce_failure
 from tests.properties.generate import generate
 from tests.properties.programs import Program
 
-__all__ = ["Chunk", "Counted", "Judged", "draw", "judge"]
+__all__ = ["Chunk", "Counted", "Judged", "draw", "judge", "judge_chunk"]
 
 EXPLAINED = {
     "sizes at which torch.export's own program differs": (
@@ -60,12 +59,13 @@ EXPLAINED = {
 }
 """Texts that users get about sizes at which nothing was compared, or results differ."""
 
-CHUNK = 20  # programs between messages of one worker
+CHUNK = 20  # programs that one process draws
+JUDGE = "conformance.random_programs:judge_chunk"
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Programs that one worker draws, one after the other.
+    """Programs that one process draws, one after the other.
 
     Attributes:
         seed: Seed of all of them.
@@ -128,17 +128,11 @@ def main() -> None:
             arguments.output.write_text(text)
         return text
 
-    def add_counts(chunk: Chunk, results: Sequence[Any]) -> None:
-        counted.add(chunk, results)
-        write_counts()
-
-    run_cases(
-        chunks,
-        Settings(limit=arguments.limit),
-        arguments.jobs,
-        add_counts,
-        serve_chunks(_judge_part),
-    )
+    named = {f"seed {chunk.seed}, programs from {chunk.first}": chunk for chunk in chunks}
+    work = Work(JUDGE, "random programs", WARM, arguments.limit)
+    asked = {name: dataclasses.asdict(chunk) for name, chunk in named.items()}
+    for name, results in run_cases(asked, work, arguments.jobs, ARTIFACTS / "programs"):
+        counted.add(named[name], results)
     sys.stdout.write(write_counts())
     sys.exit(bool(counted.failures))
 
@@ -186,12 +180,13 @@ class Counted:
         return [Chunk(int(seed), int(number), 1) for seed, number in names]
 
     def add(self, chunk: Chunk, results: Sequence[Any]) -> None:
-        """Adds ``Judged`` outcomes; a ``Result`` stands for a process that crashed or hung."""
+        """Adds the outcomes of a chunk; one with an ``outcome`` is of a process that has ended."""
         self._add_range(chunk)
         for number, found in enumerate(results, chunk.first):
             self.programs += 1
-            lost = isinstance(found, Result)
-            result = Judged({}, failed=f"{found.outcome}: {found.reason}") if lost else found
+            lost = "outcome" in found
+            failed = f"{found['outcome']}: {found['reason']}" if lost else ""
+            result = Judged({}, failed=failed) if lost else Judged(**found)
             self.sizes.update(result.sizes)
             name = f"{chunk.seed}:{number}"
             if result.refused:
@@ -256,8 +251,11 @@ def judge(seed: int, number: int) -> Judged:
     return Judged(dict(checked.sizes), checked.refused)
 
 
-def _judge_part(chunk: Chunk, index: int) -> Any:
-    return judge(chunk.seed, chunk.first + index)
+def judge_chunk(chunk: Mapping[str, int], first: int) -> Iterator[Any]:
+    """Judges the programs of a chunk; see ``parts.Work``."""
+    yield chunk["count"]
+    for index in range(first, chunk["count"]):
+        yield dataclasses.asdict(judge(chunk["seed"], chunk["first"] + index))
 
 
 if __name__ == "__main__":

@@ -17,15 +17,17 @@ import json
 import re
 import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.isolation import run_isolated
+from conformance.parts import ARTIFACTS, ROOT
+from onnx_aot import sweep
 
 SECONDS = 400.0
 """An architecture that takes longer is ended, and counts as ``ended``."""
 
+FOLDER = ARTIFACTS / "repeated_layers"
 PRELOAD = ("benchmarks.zoo_models.preload",)
 
 
@@ -40,15 +42,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--output", help="JSON file for the result")
     options = parser.parse_args()
-    rows: dict[str, Any] = {}
-    with ThreadPoolExecutor(options.jobs) as pool:
-        names = list(options.row or ZOO)
-        for name, found in zip(names, pool.map(_run_in_process, names), strict=True):
-            rows[name] = found
-            result = summarize(rows)
-            sys.stderr.write(f"{name}: {found}\n")
-            if options.output:  # a run that is ended early has counts too
-                Path(options.output).write_text(json.dumps(result, indent=2) + "\n")
+    swept = sweep.run(_make_plan(options.row or list(ZOO)), FOLDER, jobs=options.jobs)
+    ended = {"outcome": "ended"}
+    rows = {r.name: r.metrics.get("found") or [{**ended, "text": r.reason}] for r in swept.results}
+    result = summarize(rows)
+    for name, found in rows.items():
+        sys.stderr.write(f"{name}: {found}\n")
+    if options.output:
+        Path(options.output).write_text(json.dumps(result, indent=2) + "\n")
     sys.stdout.write(json.dumps(result, indent=2) + "\n")
     sys.exit(bool(result["differences"]))
 
@@ -68,10 +69,25 @@ def summarize(rows: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _run_in_process(row: str) -> list[dict[str, Any]]:
-    done, ended, _ = run_isolated(compare_row, (row,), SECONDS, PRELOAD)
-    found: list[dict[str, Any]] = done or [{"outcome": "ended", "text": ended}]
-    return found
+def _make_plan(names: Sequence[str]) -> sweep.Plan:
+    rows = [
+        sweep.Row(
+            name,
+            task="conformance.repeated_layers:measure_row",
+            settings={"name": name},
+            limits=sweep.Limits(seconds=SECONDS),
+        )
+        for name in names
+    ]
+    return sweep.Plan(tuple(rows), PRELOAD, folder=str(ROOT), name="layers that repeat")
+
+
+def measure_row(settings: Mapping[str, str], progress: sweep.Progress) -> dict[str, Any]:
+    """Exports an architecture in its own process; ``found`` is what ``compare_row`` returns."""
+    found = compare_row(settings["name"])
+    outcomes = {export["outcome"] for export in found}
+    status = "wrong" if "differs" in outcomes else "refused" if "refused" in outcomes else "right"
+    return {"status": status, "found": found}
 
 
 def compare_row(row: str) -> list[dict[str, Any]]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import export_time, graph_size, page, profile_export, results, timing
-from benchmarks.isolation import run_isolated
 from benchmarks.plots import make_plots
 from benchmarks.run import Settings
 from benchmarks.stages import NAMES
@@ -84,23 +81,6 @@ def test_alternating_takes_the_slow_once_and_stops_at_errors() -> None:
 def test_exponent_is_the_slope() -> None:
     assert timing.exponent({4: 16.0, 8: 64.0, 32: 1024.0}) == pytest.approx(2.0)
     assert timing.geomean([2.0, 8.0]) == pytest.approx(4.0)
-
-
-def _square_slowly(seconds: float) -> Iterator[int]:
-    for number in range(3):
-        yield number * number
-    time.sleep(seconds)
-
-
-def test_isolated_generators_give_what_came_in_time() -> None:
-    assert run_isolated(_square_slowly, (0,), 120, ())[:2] == (4, "")
-    assert run_isolated(_square_slowly, (200,), 15, ())[:2] == (4, "takes longer than 15 s")
-
-
-def test_isolated_calls_give_their_result_or_the_reason() -> None:
-    assert run_isolated(math.sqrt, (4.0,), 60, ())[:2] == (2.0, "")
-    assert run_isolated(os._exit, (3,), 60, ())[:2] == (None, "the process ended with exit code 3")
-    assert run_isolated(time.sleep, (60,), 0.5, ())[:2] == (None, "takes longer than 0.5 s")
 
 
 def test_a_limit_of_cpu_seconds_does_not_count_waiting() -> None:

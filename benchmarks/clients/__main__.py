@@ -17,12 +17,12 @@ from typing import Any
 
 from benchmarks.clients import NAME
 from benchmarks.clients.cells import judge_cell
-from benchmarks.clients.prepare import prepare_model, read_prepared
+from benchmarks.clients.prepare import read_prepared
 from benchmarks.clients.summary import summarize_cells
 from benchmarks.clients.table import COLUMNS, EXPORTERS, MODELS, Client
 from benchmarks.clients.versions import read_versions
-from benchmarks.isolation import run_isolated
-from benchmarks.results import machine, read_json, write_json
+from benchmarks.results import ROOT, machine, read_json, write_json
+from onnx_aot import sweep
 
 LIMIT = 240.0
 EXPORT_LIMIT = 1800.0
@@ -84,9 +84,18 @@ def _prepare(name: str, files: str) -> dict[str, Any]:
     if kept is not None:
         return kept
     os.makedirs(folder, exist_ok=True)
-    made, ended, _ = run_isolated(prepare_model, (name, folder), EXPORT_LIMIT, PRELOAD)
-    if made is None:
-        raise RuntimeError(f"{name} was not exported: {ended}")
+    row = sweep.Row(
+        name,
+        task="benchmarks.clients.prepare:prepare_row",
+        settings={"name": name, "folder": folder},
+        limits=sweep.Limits(seconds=EXPORT_LIMIT),
+    )
+    plan = sweep.Plan((row,), PRELOAD, folder=str(ROOT), name="models for clients")
+    with tempfile.TemporaryDirectory() as temporary:
+        result = sweep.run(plan, temporary).results[0]
+    if result.status != "right":
+        raise RuntimeError(f"{name} was not exported: {result.reason}")
+    made: dict[str, Any] = result.metrics["prepared"]
     return made
 
 

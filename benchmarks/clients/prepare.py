@@ -7,7 +7,7 @@ import io
 import json
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,17 @@ from benchmarks.clients.inside.exchange import CASE, store_arrays
 from benchmarks.clients.table import CLIENTS
 from benchmarks.models import MODELS
 from benchmarks.ways import FIXED, as_hints, remove_dimensions
+from onnx_aot import sweep
 
-__all__ = ["EXPECTED", "SIZES", "prepare_model", "read_prepared"]
+__all__ = ["EXPECTED", "SIZES", "prepare_model", "prepare_row", "read_prepared"]
 
 SIZES = 2
 EXPECTED, PREPARED = "expected.pt", "prepared.json"
+
+
+def prepare_row(settings: Mapping[str, str], progress: sweep.Progress) -> dict[str, Any]:
+    """Row of a sweep that exports a model."""
+    return {"prepared": prepare_model(settings["name"], settings["folder"])}
 
 
 def prepare_model(name: str, folder: str) -> dict[str, Any]:

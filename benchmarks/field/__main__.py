@@ -5,28 +5,24 @@
 Each model is one row, in a process of its own. The example has batch 1; outputs are compared with
 PyTorch's at its size and at another one. If a row is not right and ``fixes`` has the fix that its
 message offers, the model is exported once more with it. ``torch.export`` and torch.onnx get the
-same module, inputs and dynamic dimensions. Results are written after every row; other stored rows
-stay.
+same module, inputs and dynamic dimensions. The rows are a sweep in ``artifacts/field``, whose page
+shows them; ``--missing`` goes on with it. Other stored rows stay.
 Needs the packages of ``benchmarks/field/requirements.txt``: ``python -m nox -s field``.
 """
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.field import FIELD, GROUPS, NAME, summarize_field
 from benchmarks.field.fixes import FIXES
-from benchmarks.field.followed import describe_fix, follow_named_fix
-from benchmarks.field.measure import empty_field_row, measure_named_row
-from benchmarks.isolation import run_isolated
-from benchmarks.results import machine, read_json, write_json
+from benchmarks.field.rows import LIMIT, followed_of, make_plan, row_of
+from benchmarks.results import ROOT, machine, read_json, write_json
 from benchmarks.row_options import make_row_parser, parse_row_options
-from benchmarks.zoo_models.measure import RIGHT, STAGES
-
-LIMIT = 1800.0
-PRELOAD = ("benchmarks.field.preload",)
+from benchmarks.zoo_models.measure import RIGHT
+from onnx_aot import sweep
 
 
 def main() -> None:
@@ -39,18 +35,31 @@ def main() -> None:
         for name in options.names or FIELD
         if options.group in (None, FIELD[name].group) and not (options.missing and name in done)
     ]
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with ThreadPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(_run_row, name, options.peer, options.limit) for name in names]
-        for future in as_completed(futures):
-            row = future.result()
-            done = _store_row(row)
-            print(f"{row['name']}: {row['stage']} {row['reason']}".rstrip(), flush=True)
-            if "followed" in row:
-                followed = row["followed"]
-                print(f"  {followed['changed']}: {followed['stage']} {followed['reason']}".rstrip())
+    if names:
+        measured = [row_of(result) for result in _sweep(names, options)]
+        failing = [r["name"] for r in measured if r["stage"] != RIGHT and r["name"] in FIXES]
+        followed = {}
+        if failing:
+            swept = _sweep(failing, options, follow=True)
+            followed = {result.name: followed_of(result) for result in swept}
+        for row in measured:
+            print(f"{row['name']}: {row['stage']} {row['reason']}".rstrip())
+            if row["name"] in followed:
+                row["followed"] = fix = followed[row["name"]]
+                print(f"  {fix['changed']}: {fix['stage']} {fix['reason']}".rstrip())
+        done = _store_rows(measured)
     for label, value in summarize_field([done[name] for name in names]).items():
         print(f"{label}: {value}")
+
+
+def _sweep(
+    names: Sequence[str], options: argparse.Namespace, follow: bool = False
+) -> list[sweep.Result]:
+    """Runs rows; ``--missing`` goes on with a run that was interrupted."""
+    plan = make_plan(names, peer=options.peer, follow=follow, limit=options.limit)
+    folder = ROOT / "artifacts" / ("field-followed" if follow else "field")
+    swept = sweep.run(plan, folder, jobs=options.jobs, again=not options.missing)
+    return [result for result in swept.results if result.name in names]
 
 
 def _read_rows() -> dict[str, dict[str, Any]]:
@@ -59,33 +68,16 @@ def _read_rows() -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in kept["rows"]} if kept else {}
 
 
-def _store_row(row: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Writes a row beside the stored ones, which another run may have changed; returns all."""
+def _store_rows(measured: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Writes rows beside the stored ones, which another run may have changed; returns all."""
     done = _read_rows()
-    before = done.get(row["name"], {})
-    kept = {key: before[key] for key in ("torch_onnx",) if key in before}
-    done[row["name"]] = {**kept, **row}
+    for row in measured:
+        before = done.get(row["name"], {})
+        kept = {key: before[key] for key in ("torch_onnx",) if key in before}
+        done[row["name"]] = {**kept, **row}
     rows = [done[name] for name in FIELD if name in done]
     write_json(NAME, {"machine": machine(), "summary": summarize_field(rows), "rows": rows})
     return done
-
-
-def _run_row(name: str, peer: bool, limit: float) -> dict[str, Any]:
-    """Returns the row, or what there is of it, with the reason, if its process took too long."""
-    row, ended, seconds = run_isolated(measure_named_row, (name, peer), limit, PRELOAD)
-    if row is None:
-        row = {**empty_field_row(FIELD[name]), "reason": ended}
-    elif ended and "plain" not in row["seconds"]:
-        row["torch_export"] = ended
-    row = {**row, "wall_seconds": seconds}
-    if row["stage"] != RIGHT and name in FIXES:
-        followed, ended, _ = run_isolated(follow_named_fix, (name,), limit, PRELOAD)
-        row["followed"] = followed or {
-            "changed": describe_fix(FIXES[name]),
-            "stage": STAGES[0],
-            "reason": ended,
-        }
-    return row
 
 
 if __name__ == "__main__":

@@ -21,15 +21,14 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from benchmarks.field import FIELD
 from benchmarks.field.case import FieldCase
-from benchmarks.field.fixes import FIXES, Fix, Line, Translation
+from benchmarks.field.fixes import Fix, Line, Translation
 from benchmarks.field.measure import empty_field_row, export_case
 from benchmarks.ways import Subject, remove_dimensions
 from benchmarks.zoo_models.measure import compare_outputs, shorten_reason
 from onnx_aot.torch_compat import to_double
 
-__all__ = ["describe_fix", "follow_fix", "follow_named_fix"]
+__all__ = ["describe_fix", "follow_fix"]
 
 
 class DoubleCase(FieldCase):
@@ -40,11 +39,6 @@ class DoubleCase(FieldCase):
 
     def sample(self, index: int, fixed: Sequence[str] = ()) -> tuple[tuple[Any, ...], Any]:
         return to_double(super().sample(index, fixed))
-
-
-def follow_named_fix(name: str) -> dict[str, Any]:
-    """Follows the fix for the model of this name; see ``follow_fix``."""
-    return follow_fix(FIELD[name], FIXES[name])
 
 
 def follow_fix(case: FieldCase, fix: Fix) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.field import FIELD
 from benchmarks.field.case import FieldCase, read_versions
 from benchmarks.ways import Subject, as_hints
 from benchmarks.zoo_models.measure import (
@@ -25,7 +24,7 @@ from benchmarks.zoo_models.measure import (
     shorten_reason,
 )
 
-__all__ = ["empty_field_row", "export_case", "measure_field_row", "measure_named_row"]
+__all__ = ["empty_field_row", "export_case", "measure_field_row"]
 
 LONGEST = 3000  # characters of a message
 
@@ -35,11 +34,6 @@ def empty_field_row(case: FieldCase) -> dict[str, Any]:
     version = read_versions().get(case.package.lower(), "")
     package = {"package": case.package, "version": version, "weights": case.weights}
     return empty_row(case) | package | {"torch_static": "", "message": ""}
-
-
-def measure_named_row(name: str, peer: bool = False) -> Iterator[dict[str, Any]]:
-    """Measures the model of this name; see ``measure_field_row``."""
-    return measure_field_row(FIELD[name], peer=peer)
 
 
 def measure_field_row(case: FieldCase, peer: bool = False) -> Iterator[dict[str, Any]]:

@@ -27,6 +27,7 @@ __all__ = [
     "list_warnings",
     "measure",
     "measure_peer",
+    "result_of",
     "shorten_reason",
     "warm_up",
 ]
@@ -72,6 +73,26 @@ def empty_row(case: ZooCase) -> dict[str, Any]:
         "seconds": {},
         "nodes": {},
         "max_absolute": None,
+    }
+
+
+def result_of(row: dict[str, Any], wanted: str = RIGHT) -> dict[str, Any]:
+    """Returns the result of a row of a sweep: its status, figures, and the ``row`` itself.
+
+    Args:
+        row: As ``measure`` returns it.
+        wanted: The stage that makes it right.
+    """
+    reached = STAGES.index(row["stage"])
+    status = "failed" if reached == 0 else "refused" if reached < 3 else "wrong"
+    return {
+        "status": "right" if reached >= STAGES.index(wanted) else status,
+        "stage": row["stage"],
+        "reason": row["reason"],
+        "nodes": row["nodes"].get("ours"),
+        "max_absolute": row["max_absolute"],
+        "export_cpu_seconds": row["seconds"].get("ours"),
+        "row": row,
     }
 
 

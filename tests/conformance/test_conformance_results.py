@@ -1,4 +1,4 @@
-"""Cases that pass in ``conformance/results`` still pass: a sample of them, in worker processes."""
+"""Cases that pass in ``conformance/results`` still pass: a sample of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 
 import conformance
-from conformance.outcome import Result
+from conformance.cases import Settings, judge_cases
 from conformance.report import is_right, read_results
 from conformance.samples import DTYPES, Case, all_cases
-from conformance.workers import Settings, run_cases
 from tests.releases import failure_expected
 
 RESULTS = Path(conformance.__file__).parent / "results" / "onnx_aot.json"
@@ -24,9 +23,11 @@ def test_what_was_right_is_right() -> None:
     right = [case for case in listed if case in present]
     wrong: list[str] = []
 
-    def done(case: Case, results: list[Result]) -> None:
+    cases = sorted(right, key=lambda case: (case.name, case.group, case.dtype))[::EVERY]
+    settings = Settings(samples=kept["samples"])
+    for case, results in judge_cases(cases, settings, os.cpu_count() or 1):
         if failure_expected(f"conformance {case.name} {case.dtype} {case.group}"):
-            return
+            continue
         wrong.extend(
             f"{case.name} {case.dtype} {case.group} ({r.sample}): {r.outcome}: {r.reason}"
             for r in results
@@ -34,7 +35,4 @@ def test_what_was_right_is_right() -> None:
         )
         if not any(r.outcome == "pass" for r in results):  # a pass needs one
             wrong.append(f"{case.name} {case.dtype} {case.group}: no sample passes")
-
-    cases = sorted(right, key=lambda case: (case.name, case.group, case.dtype))[::EVERY]
-    run_cases(cases, Settings(samples=kept["samples"]), os.cpu_count() or 1, done)
     assert not wrong, "\n".join(wrong)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ import torch
 from conformance import exporters
 from conformance.opsets import count_totals, opset_row, opset_table, read_opsets, write_opsets
 from conformance.outcome import Result, judge
+from conformance.parts import Work, run_cases
 from conformance.report import read_results, row_of, summarize, write_results
 from conformance.samples import Call, Case, Sample, all_cases, samples_of
-from conformance.workers import Settings, run_cases
+from onnx_aot import sweep
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -139,34 +140,45 @@ def test_cases_are_of_the_types_asked_for() -> None:
     assert len(set(cases)) == len(cases) > 1000
 
 
-def _misbehave(connection: Connection, settings: Settings) -> None:
-    """Replaces ``_work``: the second of three samples hangs or crashes."""
-    while True:
-        case, first = connection.recv()
-        for index in range(first, 3):
-            connection.send((index, None))
-            if index == 1 and case.name == "hangs":
-                time.sleep(600)
-            if index == 1 and case.name == "crashes":
-                os._exit(7)
-            connection.send((index, Result("pass")))
-        connection.send((None, 0))
+def misbehave(settings: Mapping[str, str], first: int) -> Iterator[Any]:
+    """Work whose second of three parts hangs, crashes or raises an error."""
+    if settings["does"] == "crashes early":
+        os._exit(7)
+    yield 3
+    for index in range(first, 3):
+        if index == 1 and settings["does"] == "hangs":
+            time.sleep(600)
+        if index == 1 and settings["does"] == "crashes":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if index == 1 and settings["does"] == "fails":
+            raise ValueError("a bug")
+        yield {"outcome": "pass", "status": "right" if index else "wrong"}
 
 
-def test_workers_survive() -> None:
-    found = {}
-    cases = [Case(name, "float32", "static") for name in ("hangs", "works", "crashes", "last")]
+WORK = Work(f"{__name__}:misbehave", "misbehaviour", limit=2.0)
 
-    def done(case: Case, results: list[Result]) -> None:
-        found[case.name] = [result.outcome for result in results]
 
-    run_cases(cases, Settings(limit=1.0), 2, done, _misbehave)
-    assert found == {
-        "hangs": ["pass", "timeout", "pass"],
-        "crashes": ["pass", "crash", "pass"],
-        "works": ["pass"] * 3,
-        "last": ["pass"] * 3,
-    }
+def test_a_part_that_ends_its_process_costs_no_other(tmp_path: Path) -> None:
+    cases = {does: {"does": does} for does in ("hangs", "works", "crashes", "crashes early")}
+    for _ in range(2):  # the second time nothing is judged
+        found = {
+            name: [result["outcome"] for result in results]
+            for name, results in run_cases(cases, WORK, 2, tmp_path)
+        }
+        assert found == {
+            "hangs": ["pass", "timeout", "pass"],
+            "works": ["pass"] * 3,
+            "crashes": ["pass", "crash", "pass"],
+            "crashes early": ["crash"],
+        }
+    with sweep.Results(tmp_path) as results:
+        kept = {result.name: (result.status, result.run) for result in results.current()}
+    assert (kept["works"], kept["crashes early"]) == (("wrong", 1), ("crashed", 1))
+
+
+def test_an_error_of_the_harness_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="fails, part 1: ValueError: a bug"):
+        list(run_cases({"fails": {"does": "fails"}}, WORK, 1, tmp_path))
 
 
 def test_results_of_some_replace_theirs_only(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from conformance.mutated_graphs import (
     mutate_graph,
     mutate_row,
 )
+from onnx_aot import sweep
 from onnx_aot.errors import ConversionError
 
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
@@ -153,13 +154,11 @@ def test_calls_and_results_are_added() -> None:
     assert merge_results([merged, two])["refused"] == {"E": 2}
 
 
-def test_a_crash_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def end(*_: object) -> tuple[None, str, float]:
-        return None, "the process ended with exit code -11", 1.0
-
-    monkeypatch.setattr(mutated_graphs, "run_isolated", end)
-    result = mutated_graphs._run_in_process("bert", 1, 1)
-    assert result["failures"] == ["bert, seed 1: the process ended with exit code -11"]
+def test_a_crash_is_a_failure() -> None:
+    ended = sweep.Result("bert, seed 100001", "crashed", reason="the process ended by SIGSEGV")
+    result = mutated_graphs.result_of(ended)
+    assert result["calls"] == {"1": 1}
+    assert result["failures"] == ["bert, seed 100001: the process ended by SIGSEGV"]
 
 
 def test_a_mutant_that_crashes_pytorch_is_left_out() -> None:

@@ -14,7 +14,6 @@ import torch
 from conformance import judging
 from conformance.judging import judge_export
 from conformance.nnsmith_models import Chunk, Counted
-from conformance.outcome import Result
 from onnx_aot import ONNXProgram
 
 RIGHT = ("right", "")
@@ -46,7 +45,7 @@ def test_outcomes_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         {"static": RIGHT, "dynamic": ("wrong", "at {}: differs")},
         {"static": ("explained", "rounding"), "dynamic": ("reported", "NaN")},
         {"drawn": ("failed", "InternalError")},
-        Result("crash", "ended with -6"),
+        {"outcome": "crash", "reason": "ended with -6"},
     ]
     counted.add(Chunk(20, 5), judged)
     found = json.loads(output.read_text())

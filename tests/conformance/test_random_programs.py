@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from conformance.outcome import Result
 from conformance.random_programs import Chunk, Counted, Judged, draw, judge
 
 
@@ -25,10 +26,19 @@ def test_a_program_is_judged() -> None:
     assert judged.sizes["sizes compared"]
 
 
+def made(sizes: dict[str, int], **fields: str) -> dict[str, Any]:
+    return dataclasses.asdict(Judged(sizes, **fields))
+
+
 def test_outcomes_are_counted(tmp_path: Path) -> None:
     counted = Counted(tmp_path)
-    refused, failed = Judged({}, refused="CaptureError: x"), Judged({}, failed="wrong\nprogram")
-    results = [Judged({"sizes compared": 7}), refused, failed, Result("crash", "ended with -6")]
+    refused, failed = made({}, refused="CaptureError: x"), made({}, failed="wrong\nprogram")
+    results = [
+        made({"sizes compared": 7}),
+        refused,
+        failed,
+        {"outcome": "crash", "reason": "ended with -6"},
+    ]
     counted.add(Chunk(3, 20, 4), results)
     found = counted.summary()
     assert (found["programs"], found["captured"], found["right"]) == (4, 3, 1)
@@ -43,9 +53,9 @@ def test_outcomes_are_counted(tmp_path: Path) -> None:
 def test_a_later_run_adds_to_the_counts(tmp_path: Path) -> None:
     output = tmp_path / "found.json"
     counted = Counted.read(output)
-    explained = Judged({"sizes compared": 7, "sizes that eager refuses": 1})
-    counted.add(Chunk(3, 20, 2), [explained, Judged({}, failed="wrong")])
-    counted.add(Chunk(3, 0, 20), [Judged({}, refused="CaptureError: x")] * 20)
+    explained = made({"sizes compared": 7, "sizes that eager refuses": 1})
+    counted.add(Chunk(3, 20, 2), [explained, made({}, failed="wrong")])
+    counted.add(Chunk(3, 0, 20), [made({}, refused="CaptureError: x")] * 20)
     output.write_text(json.dumps(counted.summary()))
     again = Counted.read(output)
     assert again.summary() == counted.summary()
@@ -53,8 +63,8 @@ def test_a_later_run_adds_to_the_counts(tmp_path: Path) -> None:
     assert not again.has(3, 22)
     assert not again.has(4, 0)
     assert again.take_failures() == [Chunk(3, 21, 1)]
-    again.add(Chunk(3, 21, 1), [Judged({"sizes compared": 8})])
-    again.add(Chunk(3, 22, 1), [Judged({}, refused="CaptureError: x")])
+    again.add(Chunk(3, 21, 1), [made({"sizes compared": 8})])
+    again.add(Chunk(3, 22, 1), [made({}, refused="CaptureError: x")])
     found = again.summary()
     assert (found["programs"], found["right"], found["failures"]) == (23, 2, [])
     assert found["refused"] == {"CaptureError: x": 21}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from benchmarks.models.torchvision_cpu import load_torchvision
+from benchmarks.models.torchvision_cpu import load_torchaudio, load_torchvision
 
 MODULES = (
     "onnxruntime",
@@ -14,6 +14,7 @@ MODULES = (
     "onnx_aot.translate",
 )
 
-load_torchvision()  # before transformers, which imports it
+load_torchvision()  # before transformers, which imports them
+load_torchaudio()
 for name in MODULES:
     importlib.import_module(name)

@@ -81,9 +81,17 @@ def run(
     from onnx_aot.sweep.results import Results
 
     with errors_as_messages():
-        done = sweep.run(
-            plan, folder, resume=resume, again=again, jobs=jobs, ray=ray, artifacts=artifacts
-        )
+        try:
+            done = sweep.run(
+                plan, folder, resume=resume, again=again, jobs=jobs, ray=ray, artifacts=artifacts
+            )
+        except KeyboardInterrupt:
+            typer.echo(
+                f"interrupted: the results of the rows that have ended are in {folder}, and the "
+                "same command runs the others",
+                err=True,
+            )
+            raise
         if parquet is not None:
             with Results(folder) as results:
                 results.write_parquet(parquet)

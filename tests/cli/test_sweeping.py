@@ -56,6 +56,19 @@ def test_what_is_not_accepted(swept: Path) -> None:
         assert message in done.stderr
 
 
+def test_an_interrupt(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(InProcess, "submit", interrupt)
+        done = call("sweep", "good.json", "-o", "one")
+    assert done.exit_code == 130
+    assert "interrupted: the results of the rows that have ended are in one" in done.stderr
+    done = call("sweep", "good.json", "-o", "one")
+    assert "2 rows: 2 right; 0 unchanged" in done.stdout
+
+
 def test_help_has_both() -> None:
     done = call("sweep", "--help")
     assert "  diff " in done.stdout

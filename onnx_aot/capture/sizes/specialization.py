@@ -455,6 +455,11 @@ _FIXES = (
         UNROLLED,
     ),
     (
+        re.compile(r"\.tolist\("),
+        "tolist() makes one number of each element; compute with the tensor, as in x.max() instead "
+        "of max(x.tolist())",
+    ),
+    (
         re.compile(r"\b(np|numpy)\.|\.numpy\("),
         "NumPy turns the size into a number; use torch functions, which keep it symbolic",
     ),

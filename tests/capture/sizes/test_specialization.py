@@ -50,6 +50,10 @@ def with_numpy(x: Tensor) -> Tensor:
     return x + torch.from_numpy(steps)[:, None]
 
 
+def listed(x: Tensor) -> Tensor:
+    return x / max(x[:, 0].tolist())
+
+
 def branch(x: Tensor) -> Tensor:
     if x.shape[0] == 4:
         return x * 2
@@ -64,6 +68,7 @@ def branch(x: Tensor) -> Tensor:
         (fixed_table, "x + table", "whatever has the size 4 there", "n"),
         (unrolled, "range(", "a Python loop is unrolled", Dim("n")),
         (with_numpy, "np.linspace", "NumPy turns the size", "n"),
+        (listed, "tolist()", "tolist() makes one number of each element", "n"),
         (branch, "== 4", "only the example's branch", "n"),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),

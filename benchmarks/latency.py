@@ -41,7 +41,7 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
             return {"different": "", "seconds": {}, "itself": {}, "runs": {}}
         model = case.make() if made is None else made.model
         args, kwargs = case.example()
-        feeds = {way: _make_feeds(path, args, kwargs) for way, path in paths.items()}
+        feeds = {way: make_feeds(path, args, kwargs) for way, path in paths.items()}
         different = _find_different(model, args, kwargs, paths, feeds)
         del model, made
         seconds, itself, runs = {}, {}, {}
@@ -53,7 +53,8 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
     return {"different": different, "seconds": seconds, "itself": itself, "runs": runs}
 
 
-def _create_session(path: str, threads: int) -> Any:
+def create_session(path: str, threads: int) -> Any:
+    """A session on the CPU with a number of threads; 0: its default."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -62,11 +63,11 @@ def _create_session(path: str, threads: int) -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def _make_feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
+def make_feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
     """Maps input names to arrays, in order if the names are not those of the arguments."""
     from torch.utils import _pytree as pytree
 
-    names = [given.name for given in _create_session(path, 0).get_inputs()]
+    names = [given.name for given in create_session(path, 0).get_inputs()]
     if set(names) == set(kwargs) and not args:
         return {name: kwargs[name].numpy() for name in names}
     leaves = pytree.tree_leaves((args, kwargs))
@@ -85,7 +86,7 @@ def _find_different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) 
     expected = [leaf for leaf in returned if isinstance(leaf, torch.Tensor)]
     found = []
     for way, path in paths.items():
-        actual = [torch.from_numpy(a) for a in _create_session(path, 0).run(None, feeds[way])]
+        actual = [torch.from_numpy(a) for a in create_session(path, 0).run(None, feeds[way])]
         names = [str(number_) for number_ in range(len(expected))]
         if not all(d.within for d in compare_outputs(names, expected, actual)):
             found.append(ways.LABELS[way])
@@ -95,9 +96,11 @@ def _find_different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) 
 def time_samples(
     paths: dict[str, str], feeds: dict[str, Any], threads: int, spend: float
 ) -> dict[tuple[str, int], list[float]]:
-    """Seconds of every run of two sessions per model, which alternate."""
+    """Seconds of every run of two sessions per file, which alternate, by the key of the file."""
     sessions = [
-        ((way, number_), _create_session(paths[way], threads)) for number_ in (0, 1) for way in BOTH
+        ((way, number_), create_session(path, threads))
+        for number_ in (0, 1)
+        for way, path in paths.items()
     ]
     seconds: dict[tuple[str, int], list[float]] = {key: [] for key, _ in sessions}
     for (way, _), session in sessions:  # the first runs allocate

@@ -27,6 +27,7 @@ BENCHMARKS = (
     "graph_size",
     "optimizers",
     "latency",
+    "opset_latency",
     "refusals",
 )
 """The scripts, in the order in which they run; each has ``BENCHMARK`` and ``render``."""

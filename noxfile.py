@@ -243,7 +243,8 @@ def wheel(session: nox.Session) -> None:
         for wanted in (f"torch=={torch}", f"{built}[cli,sweep]"):
             session.run(user, "-m", "pip", "install", "-q", wanted, external=True)
         variables = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": None}
-        session.run(user, "-I", "release/smoke.py", external=True, env=variables)
+        for script in ("release/smoke.py", "release/first_minutes.py"):
+            session.run(user, "-I", script, external=True, env=variables)
         Path("build").mkdir(exist_ok=True)
         bill = ("-m", "cyclonedx_py", "environment", user, "--mc-type", "library")
         output = ("--pyproject", "pyproject.toml", "--output-reproducible")

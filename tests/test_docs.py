@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import re
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -51,6 +53,18 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, module.__name__, module)  # functions are looked up here
     for number, block in enumerate(blocks):
         run_block(f"{page.name}, block {number}", block, vars(module))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a Unix shell")
+def test_the_transcript_is_what_commands_print() -> None:
+    command = [sys.executable, ROOT / "release" / "first_minutes.py"]
+    path = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    }
+    done = subprocess.run(
+        command, env=os.environ | path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_readme_has_code() -> None:

@@ -63,6 +63,7 @@ def judge_cases(
         "conformance",
         ("torch.testing._internal.common_methods_invocations", *WARM),
         settings.limit,
+        columns=("dtype", "group"),
     )
     for name, results in run_cases(asked, work, jobs, folder, again):
         fields = ({k: v for k, v in one.items() if k != "status"} for one in results)

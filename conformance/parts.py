@@ -39,12 +39,14 @@ class Work:
         name: What the page of the sweep calls it.
         preload: Modules that are imported once, before the processes of the cases are forked.
         limit: Seconds for one part.
+        columns: Settings by which the page of the sweep can be filtered.
     """
 
     judge: str
     name: str
     preload: tuple[str, ...] = ()
     limit: float = 60.0
+    columns: tuple[str, ...] = ()
 
 
 def run_cases(
@@ -98,6 +100,7 @@ def _make_plan(cases: Mapping[str, tuple[Mapping[str, Any], int]], work: Work) -
             name,
             task=f"{__name__}:{judge_parts.__name__}",
             settings={"judge": work.judge, "limit": work.limit, "first": first, "case": settings},
+            options={column: settings[column] for column in work.columns},
             limits=sweep.Limits(seconds=MOST),
             code=(judged_by,),
         )

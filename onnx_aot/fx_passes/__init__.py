@@ -22,8 +22,8 @@ from onnx_aot.fx_passes.inline_wrappers import cast_in_autocast, inline_wrappers
 from onnx_aot.fx_passes.keep_calls import keep_calls
 from onnx_aot.fx_passes.label_assertions import label_assertions
 from onnx_aot.fx_passes.propagate_fake_values import record_values
+from onnx_aot.fx_passes.recorded_sizes import correct_recorded_sizes
 from onnx_aot.fx_passes.split_foreach import split_foreach
-from onnx_aot.fx_passes.unique_sizes import correct_unique_sizes
 
 __all__ = ["FX_PASSES", "select_passes"]
 
@@ -42,7 +42,7 @@ FX_PASSES: tuple[Pass, ...] = (
     drop_offset_assertions,
     drop_assertions,  # before functionalize, so that a check does not keep an old value alive
     label_assertions,  # after drop_assertions, which leaves none unless checks are wanted
-    correct_unique_sizes,  # after drop_assertions, which read the sizes
+    correct_recorded_sizes,  # after drop_assertions, which read the sizes
     functionalize_bodies,  # before functionalize, which needs to know what the bodies write
     functionalize,
     keep_calls,  # last: every node of the program is there

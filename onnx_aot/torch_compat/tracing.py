@@ -220,10 +220,11 @@ def decompositions(target: OpOverload) -> list[Callable[..., Any]]:
     """Returns torch's own decompositions of an operator, the preferred one first.
 
     Sources: ``torch._decomp.decomposition_table``, then the operator's CompositeImplicitAutograd
-    kernel.
+    kernel. Where those read sizes as numbers, a rule of this module comes first.
     """
     table = private("torch._decomp:decomposition_table") or {}
-    same = {_as_many_axes(target, table): None, table.get(target): None}
+    own = _cross_entropy if target is aten.cross_entropy_loss.default else None
+    same = {own: None, _as_many_axes(target, table): None, table.get(target): None}
     rules = [rule for rule in same if rule is not None]
     if is_composite(target):
         rules.append(target.decompose)
@@ -255,9 +256,45 @@ def _as_many_axes(
     def transform(
         self: Any, s: Any = None, dim: Any = (-2, -1), norm: str | None = None, **others: Any
     ) -> Any:
+        if s is not None and not name.startswith(("aten::fft_irfft", "aten::fft_hfft")):
+            for axis, length in zip(dim, s, strict=True):
+                if length != -1:  # torch would ask which of both sizes is larger
+                    sizes = list(self.shape)
+                    sizes[axis] = length
+                    self = torch.cat([self, self.new_zeros(sizes)], axis).narrow(axis, 0, length)
+            s = None
         return rule(self, s, dim, norm, **others)
 
     return transform
+
+
+def _cross_entropy(
+    self: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: Any = -100,
+    label_smoothing: float = 0.0,
+) -> torch.Tensor:
+    """``cross_entropy_loss`` with probabilities of classes; its kernel counts them as numbers.
+
+    Source: ``cross_entropy_loss_prob_target`` in ATen/native/LossNLL.cpp.
+
+    Raises:
+        NotImplementedError: The target has indices of classes.
+    """
+    if not target.is_floating_point():
+        raise NotImplementedError
+    axis = 0 if self.dim() == 1 else 1
+    classes = self.shape[axis]
+    if label_smoothing > 0.0:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    loss = -torch.log_softmax(self, axis) * target
+    if weight is not None:
+        loss = loss * weight.reshape([-1 if each == axis else 1 for each in range(self.dim())])
+    if reduction == 0:
+        return loss.sum(axis)
+    return loss.sum() / (self.numel() // classes) if reduction == 1 else loss.sum()
 
 
 def find_python_kernel(target: OpOverload) -> Callable[..., Any] | None:

@@ -85,12 +85,14 @@ def aten_binary_cross_entropy_with_logits(
 def aten_multilabel_margin_loss(
     op: Builder, self: Value, target: Value, reduction: int = MEAN
 ) -> Value:
-    return aten_multilabel_margin_loss_forward(op, self, target, reduction)[0]
+    loss = aten_multilabel_margin_loss_forward(op, self, target, reduction)[0]
+    is_scalar = reduction == NONE and op.result.dim() == 0
+    return op.Reshape(loss, op.constant([], ir.DataType.INT64)) if is_scalar else loss
 
 
 LIMITS[aten.multilabel_margin_loss.default] = (
-    "for one sample without a batch and with reduction='none', the result is 1-D, as torch's "
-    "shape function says; eager returns a 0-d tensor"
+    "for one sample without a batch and with reduction='none', what a model computes with the "
+    "result is 1-D, as torch's shape function says; in eager it is 0-d"
 )
 
 

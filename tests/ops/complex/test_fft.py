@@ -58,6 +58,14 @@ ROWS = [
     Row(aten.fft_fft.default, (C, 4, 1), name="cut off"),
     Row(aten.fft_fft.default, (numbers(5, "n"), None, 0), name="first axis"),
     Row(aten.fft_fft.default, (numbers(5, dtype=torch.complex128),), name="double"),
+    *(
+        Row(operator.default, (values, [6, 8]), name=f"{operator}, padded and cropped")
+        for operator, values in (
+            (aten.fft_fft2, numbers("n", 7, 5)),
+            (aten.fft_ifft2, numbers("n", 4, 9)),
+            (aten.fft_rfft2, floats("n", 4, 5)),
+        )
+    ),
     Row(aten.fft_fft2.default, (numbers("n", 4, 5),)),
     Row(aten.fft_ifft2.default, (numbers("n", 4, 5),)),
     Row(aten.fft_fftn.default, (numbers(2, "n", "m"),)),
@@ -185,6 +193,27 @@ def test_two_dynamic_dimensions_of_a_real_result() -> None:
     for shape in ((1, 2, 8, 6), (1, 2, 5, 9), (1, 2, 1, 4)):
         x = torch.rand(shape)
         assert_close(program(x)[0], filtered(x))
+
+
+class Resized(torch.nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.transform = getattr(torch.fft, name)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(self.transform(x, (6, 8)))
+
+
+@pytest.mark.parametrize("name", ["fft2", "ifft2", "rfft2"])
+def test_a_captured_program_that_pads_a_dynamic_size(name: str) -> None:
+    """The captured condition says whether the axis is padded; torch's own rule reads its size."""
+    model = Resized(name)
+    axes = ({1: Dim.AUTO, 2: Dim.AUTO},)
+    captured = torch.export.export(model, (torch.rand(2, 5, 7),), dynamic_shapes=axes)
+    program = onnx_aot.export(captured)
+    for sizes in ((2, 5, 7), (2, 3, 3)):
+        x = torch.rand(sizes)
+        torch.testing.assert_close(program(x)[0], model(x), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2"])

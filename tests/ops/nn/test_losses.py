@@ -67,7 +67,7 @@ LABELS = [
         (floats("n", 5, dtype=torch.float64), labels("n", 5)),
         (floats(5), labels(5)),
     )
-    for reduction in ((0, 1, 2) if len(values.sizes) > 1 else (1, 2))
+    for reduction in (0, 1, 2)
 ] + [
     Row(aten.multilabel_margin_loss_forward.default, (floats("n", 5), labels("n", 5), 0)),
 ]
@@ -87,7 +87,22 @@ LOGITS = [
     )
 ]
 
-ROWS = [*LOGITS, *RANKING, *HINGE, *LABELS]
+PROBABILITIES = [
+    Row(
+        aten.cross_entropy_loss.default,
+        (x, floats(*x.sizes, low=0, high=1, dtype=x.dtype), weight, reduction, -100, smoothing),
+        name=f"probabilities, {x.sizes}, {reduction}, {smoothing}",
+    )
+    for x, weight, smoothing in (
+        (floats("n", 3), floats(3, low=0, high=1), 0.0),
+        (floats("n", 3, "m"), None, 0.1),
+        (floats("n", 3, **HALF), floats(3, **HALF), 0.1),
+        (floats("m"), floats("m"), 0.2),
+    )
+    for reduction in (0, 1, 2)
+]
+
+ROWS = [*LOGITS, *RANKING, *HINGE, *LABELS, *PROBABILITIES]
 
 
 @parametrize(ROWS)

@@ -7,6 +7,7 @@ means the last element (1.31 and 1.32). It moves a factor into a matrix product 
 matrix, or one in between, is read elsewhere too, and refuses its own graph (1.32). It skips a cast
 to a shorter floating-point type, which rounds, if a cast to a small integer follows (1.31, 1.32).
 It merges Relu into a Clip behind it, and fails for types other than float32 and float16 (1.32).
+It takes any power of the differences from a mean for the square in a layer normalization (1.32).
 """
 
 from __future__ import annotations
@@ -145,11 +146,23 @@ def _clip_after_relu(e: Emitter, node: ir.Node) -> None:
         node.replace_input_with(0, e.op("Max", [value], shape=value.shape))
 
 
+def _power_of_differences(e: Emitter, node: ir.Node) -> None:
+    """Puts a node between the differences and the power, unless that is the square."""
+    differences, exponent = node.inputs
+    before = _find_producer(differences)
+    if differences is None or before is None or before.op_type != "Sub":
+        return
+    held = None if exponent is None else exponent.const_value
+    if held is None or held.size != 1 or held.numpy().item() != 2:
+        node.replace_input_with(0, e.op("Max", [differences], shape=differences.shape))
+
+
 KEPT_APART: dict[str, Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]] = {
     "Cast": _cast_of_cast,
     "Clip": _clip_after_relu,
     "Gather": _gather_of_range,
     "MatMul": _matrix_product,
     "MaxPool": _pooling_of_padded,
+    "Pow": _power_of_differences,
 }
 """Functions, by operator, that change a node's inputs or return replacements for its outputs."""

@@ -113,3 +113,27 @@ def test_relu_before_limits_of_integers(dtype: torch.dtype) -> None:
     assert torch.equal(program(x)[0], F.relu6(torch.relu(x)).clamp(2, 5))
     program = onnx_aot.export(lambda x: F.relu6(torch.relu(x)), (x,))
     assert torch.equal(program(x)[0], F.relu6(torch.relu(x)))
+
+
+class Normalized(torch.nn.Module):
+    """A layer normalization whose spread is measured by another power than the square."""
+
+    def __init__(self, power: float) -> None:
+        super().__init__()
+        self.power = power
+        self.scale = torch.nn.Parameter(torch.rand(20))
+        self.bias = torch.nn.Parameter(torch.rand(20))
+
+    def forward(self, x: Tensor) -> Tensor:
+        differences = x - x.mean(-1, keepdim=True)
+        spread = differences.pow(self.power).mean(-1, keepdim=True)
+        return self.scale * (differences / torch.sqrt(spread + 1e-5)) + self.bias
+
+
+@pytest.mark.parametrize("power", [2, -2, 4])
+def test_powers_of_differences_from_a_mean(power: float) -> None:
+    model, x = Normalized(power), torch.randn(4, 20)
+    program = onnx_aot.export(model, (x,))
+    assert_close(program(x)[0], model(x))
+    operators = [node.op_type for node in program.model.graph]
+    assert ("LayerNormalization" in operators) == (power == 2)

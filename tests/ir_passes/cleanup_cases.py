@@ -254,6 +254,19 @@ CASES = [
         "a copied size would move",
     ),
     Case(
+        "merge_reshapes",
+        "(float[b,1,7,1,3] x) => (float[b,21] y) <int64[2] s={0,21}>"
+        " {a=Transpose<perm=[0,2,1,3,4]>(x) y=Reshape(a,s)}",
+        "Reshape",
+    ),
+    Case(
+        "merge_reshapes",
+        "(float[b,1,7,h,3] x) => (float[c,21] y) <int64[2] s={-1,21}>"
+        " {a=Transpose<perm=[0,3,1,2,4]>(x) y=Reshape(a,s)}",
+        None,
+        "the order of elements changes",
+    ),
+    Case(
         "merge_transposes",
         "(float[b,3,h] x) => (float[h,b,3] y) {a=Transpose<perm=[1,2,0]>(x)"
         " y=Transpose<perm=[1,2,0]>(a)}",

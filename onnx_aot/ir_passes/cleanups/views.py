@@ -25,10 +25,10 @@ VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 def merge_reshapes(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Reshape(Reshape(x, _), s)`` -> ``Reshape(x, s)``, also of Squeeze, Unsqueeze and Flatten.
 
-    Sizes that ``s`` copies from the removed node are copied from ``x`` or computed, if the recorded
-    shapes prove them.
+    A Transpose counts too, if it moves only axes of size 1. Sizes that ``s`` copies from the removed
+    node are copied from ``x`` or computed, if the recorded shapes prove them.
     """
-    inner = _find_view(node.inputs[0], rewriter)
+    inner = _find_view(node.inputs[0], rewriter) or _find_moved_ones(node.inputs[0], rewriter)
     if inner is None or not all(map(rewriter.of_shapes, inner.inputs[1:])):
         return False
     if _copies_nothing(node, rewriter):
@@ -47,6 +47,21 @@ def merge_reshapes(node: ir.Node, rewriter: Rewriter) -> bool:
 def _find_view(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
     node = None if value is None else value.producer()
     return node if node is not None and node.op_type in VIEWS and not node.domain else None
+
+
+def _find_moved_ones(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | None:
+    """The Transpose that computes a value, if it moves only axes of size 1.
+
+    That of a matrix product stays: attention is recognized by it, also with one head.
+    """
+    node = rewriter.producer(value, "Transpose")
+    if node is None or rewriter.producer(node.inputs[0], "MatMul") is not None:
+        return None
+    order, sizes = node.attributes.get_ints("perm"), dims(node.inputs[0])
+    if order is None or sizes is None:
+        return None
+    others = [axis for axis in order if sizes[axis] != 1]
+    return node if others == sorted(others) else None
 
 
 def _copies_nothing(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -232,7 +247,7 @@ MERGE_RESHAPES = Rule(
     ("Reshape",),
     merge_reshapes,
     exact=True,
-    behind=VIEWS,
+    behind=VIEWS | {"Transpose"},
 )
 CONSTANT_RESHAPE = Rule("constant_reshape", ("Reshape",), constant_reshape, exact=True, since=14)
 MERGE_SQUEEZES = Rule(

@@ -25,8 +25,8 @@ VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 def merge_reshapes(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Reshape(Reshape(x, _), s)`` -> ``Reshape(x, s)``, also of Squeeze, Unsqueeze and Flatten.
 
-    A Transpose counts too, if it moves only axes of size 1. Sizes that ``s`` copies from the removed
-    node are copied from ``x`` or computed, if the recorded shapes prove them.
+    A Transpose counts too, if it moves only axes of size 1. Sizes that ``s`` copies from what is
+    removed are copied from ``x`` or computed, if the recorded shapes prove them.
     """
     inner = _find_view(node.inputs[0], rewriter) or _find_moved_ones(node.inputs[0], rewriter)
     if inner is None or not all(map(rewriter.of_shapes, inner.inputs[1:])):

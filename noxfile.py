@@ -284,6 +284,30 @@ def clients(session: nox.Session) -> None:
 
 
 @nox.session
+def bundles(session: nox.Session) -> None:
+    """Generate with bundles of language models in the programs that they are for; writes results.
+
+    Each program gets an environment; that of optimum has torch. transformers.js needs node and npm.
+    Arguments are families of models, such as ``Llama``.
+    """
+    _install(session, "dev", "bench")
+    folder = Path("benchmarks", "bundles", "requirements")
+    for requirements in sorted(folder.glob("*.txt")):
+        environment = Path(".nox", f"bundle-{requirements.stem}")
+        session.run(sys.executable, "-m", "venv", str(environment), external=True)
+        torch = (f"torch=={REFERENCE}",) if requirements.stem == "optimum" else ()
+        install = ("-m", "pip", "install", "-q", *torch, "-r", str(requirements))
+        session.run(_python_of(environment), *install, external=True)
+    packages = Path(".nox", "bundle-node")
+    packages.mkdir(exist_ok=True)
+    shutil.copy(folder / "package.json", packages)
+    install = ("npm", "install", "--prefix", str(packages), "--ignore-scripts")
+    session.run(*install, external=True)
+    session.run("python", "-m", "benchmarks.bundles", *session.posargs)
+    session.run("python", "-m", "docs.generate")
+
+
+@nox.session
 def sweep(session: nox.Session) -> None:
     """Test sweeps with a cluster of Ray on this machine, which the other tests leave out."""
     _install(session, "dev", "ray")

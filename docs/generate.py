@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import page as benchmarks_page
 from benchmarks.models.torchvision_cpu import load_torchvision
+from docs.bundles_page import make_generation_page
 from docs.clients_page import make_clients_page
 from docs.conformance_page import dtypes_of_operators, make_conformance_page, summary_table
 from docs.failures_page import make_failures_page
@@ -127,6 +128,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "operators.md": make_operators_page,
     "conformance.md": make_conformance_page,
     "failures.md": make_failures_page,
+    "generation.md": make_generation_page,
     "field.md": make_field_page,
     "models.md": make_models_page,
     "troubleshooting.md": make_troubleshooting_page,

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from onnx_aot.cli import checking, explaining, exporting, looking, machine, operators, sweeping
+from onnx_aot.cli import (
+    bundling,
+    checking,
+    explaining,
+    exporting,
+    looking,
+    machine,
+    operators,
+    sweeping,
+)
 
 __all__ = ["application"]
 
@@ -23,6 +32,7 @@ def root() -> None:
 
 application.command()(exporting.export)
 application.command()(exporting.report)
+application.command()(bundling.bundle)
 application.command()(checking.verify)
 application.command()(checking.compare)
 application.command()(looking.inspect)

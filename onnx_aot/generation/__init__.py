@@ -6,7 +6,8 @@ Names are those of Hugging Face's optimum: the inputs are ``input_ids``, ``atten
 
 from __future__ import annotations
 
+from onnx_aot.generation.bundles import bundle
 from onnx_aot.generation.decoding import Cache, Decoder, EncoderDecoder
 from onnx_aot.generation.exports import export_decoder, export_encoder
 
-__all__ = ["Cache", "Decoder", "EncoderDecoder", "export_decoder", "export_encoder"]
+__all__ = ["Cache", "Decoder", "EncoderDecoder", "bundle", "export_decoder", "export_encoder"]

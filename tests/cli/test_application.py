@@ -10,7 +10,18 @@ import typer
 from onnx_aot.cli.application import application
 from tests.cli.conftest import call, run
 
-COMMANDS = ("export", "report", "verify", "compare", "inspect", "view", "ops", "doctor", "sweep")
+COMMANDS = (
+    "bundle",
+    "export",
+    "report",
+    "verify",
+    "compare",
+    "inspect",
+    "view",
+    "ops",
+    "doctor",
+    "sweep",
+)
 
 
 def test_every_command_is_listed(folder: Path) -> None:

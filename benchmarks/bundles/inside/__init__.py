@@ -1,0 +1,1 @@
+"""Programs that generate, in environments of their own."""

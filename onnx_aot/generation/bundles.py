@@ -1,0 +1,295 @@
+"""Writes a language model as a folder that a runtime loads: model, configuration and tokenizer."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.generation.exports import export_decoder
+
+__all__ = ["LAYOUTS", "WEIGHTS", "bundle"]
+
+LAYOUTS = ("optimum", "transformers.js", "genai")
+"""Programs that a folder can be written for."""
+
+WEIGHTS = {
+    "fp32": "model.onnx",
+    "fp16": "model_fp16.onnx",
+    "int8": "model_int8.onnx",
+    "int4": "model_q4.onnx",
+}
+"""Types of the weights, and the names of files by which transformers.js finds them."""
+
+TOKENIZER = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "*.tiktoken",
+    "spiece.model",
+    "chat_template*",
+)
+"""Files of a tokenizer in a folder of transformers."""
+
+BLOCK = 32
+"""Elements of a row of weights that share a scale in int4."""
+
+NOT_FOR_INTEGERS = {"matmul_add_to_gemm", "gemm_of_shared_weight", "gemm_of_transposed"}
+"""Rules that are left out before weights become integers: the tools know MatMul only."""
+
+
+def bundle(
+    model: str | os.PathLike[str] | torch.nn.Module,
+    folder: str | os.PathLike[str],
+    *,
+    layout: str = "optimum",
+    weights: str = "fp32",
+    tokenizer: str | os.PathLike[str] | Any | None = None,
+    **options: Any,
+) -> Path:
+    """Exports a language model with its cache into a folder that another program loads.
+
+    ========================  ================================================================
+    ``layout``                loaded by
+    ========================  ================================================================
+    ``"optimum"``             ``ORTModelForCausalLM.from_pretrained(folder)``
+    ``"transformers.js"``     ``AutoModelForCausalLM.from_pretrained(folder, {dtype: "fp32"})``
+    ``"genai"``               ``onnxruntime_genai.Model(folder)``
+    ========================  ================================================================
+
+    Args:
+        model: A folder of transformers with ``config.json``, weights and tokenizer; or a
+            ``...ForCausalLM`` of transformers in evaluation mode.
+        folder: Folder to write to. It is made if needed; files of the same names are replaced.
+        layout: One of ``LAYOUTS``.
+        weights: ``"fp32"``; ``"fp16"``, which also computes in float16; ``"int8"``, quantized by
+            ONNX Runtime with activations in int8; ``"int4"``, blocks of 32 elements with a scale
+            each, as ``MatMulNBits`` reads them. Embeddings stay as they are in the last two.
+        tokenizer: A tokenizer of transformers, or a folder with its files; by default those of the
+            model's folder.
+        **options: Options of ``export_decoder``, such as ``verify=True``.
+
+    Returns:
+        The path of the model's file.
+
+    Raises:
+        InvalidOptionError: The layout or the weights are not known, the model has an encoder, or an
+            option is not accepted.
+        OnnxExporterError: As ``export_decoder`` raises.
+    """
+    _check_choice("layout", layout, LAYOUTS)
+    _check_choice("weights", weights, tuple(WEIGHTS))
+    loaded: Any = _load(model) if isinstance(model, (str, os.PathLike)) else model
+    config = getattr(loaded, "config", None)
+    if getattr(config, "is_encoder_decoder", False):
+        raise InvalidOptionError(
+            f"{type(loaded).__name__} has an encoder; a bundle is of a decoder alone. Export both "
+            "with export_encoder and export_decoder",
+            code="OA701",
+        )
+    if weights == "fp16":
+        own = isinstance(model, (str, os.PathLike))
+        loaded = (loaded if own else copy.deepcopy(loaded)).half()
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    is_for_js = layout == "transformers.js"
+    path = target / "onnx" / WEIGHTS[weights] if is_for_js else target / "model.onnx"
+    path.parent.mkdir(exist_ok=True)
+    quantize = {"int8": _to_int8, "int4": _to_int4}.get(weights)
+    if quantize is None:
+        program = export_decoder(loaded, path, **options)
+    else:
+        program = _export_quantized(loaded, path, quantize, options)
+    loaded.config.save_pretrained(target)
+    generation = getattr(loaded, "generation_config", None)
+    if generation is not None:
+        generation.save_pretrained(target)
+    if tokenizer is None and isinstance(model, (str, os.PathLike)):
+        tokenizer = model
+    _write_tokenizer(tokenizer, target)
+    if layout == "genai":
+        inputs = [str(value.name) for value in program.inputs]
+        _write_json(target / "genai_config.json", _genai_config(loaded, inputs))
+    elif is_for_js:
+        _describe_for_js(target / "config.json", path)
+    return path
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InvalidOptionError(
+            f"{name} is {value!r}; expected one of {', '.join(known)}", code="OA701"
+        )
+
+
+def _load(folder: str | os.PathLike[str]) -> Any:
+    import transformers
+
+    if not (Path(folder) / "config.json").is_file():
+        raise InvalidOptionError(
+            f"there is no config.json in {os.fspath(folder)}; pass the folder of a model of "
+            "transformers, as save_pretrained writes it",
+            code="OA701",
+        )
+    loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return loaded.eval()
+
+
+def _write_tokenizer(tokenizer: Any, target: Path) -> None:
+    if tokenizer is None:
+        return
+    if not isinstance(tokenizer, (str, os.PathLike)):
+        tokenizer.save_pretrained(target)
+        return
+    for pattern in TOKENIZER:
+        for file in Path(tokenizer).glob(pattern):
+            shutil.copy(file, target / file.name)
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+# --- integers ------------------------------------------------------------------------------------
+
+
+def _export_quantized(
+    model: Any, path: Path, quantize: Callable[[str, str], None], options: Mapping[str, Any]
+) -> Any:
+    """Exports in float32 beside the model's file, and replaces the weights there."""
+    from onnx_aot.ir_passes import names_of_passes
+
+    kept = {"optimize": set(names_of_passes()) - NOT_FOR_INTEGERS}
+    with tempfile.TemporaryDirectory(dir=path.parent) as temporary:
+        whole = os.path.join(temporary, "whole.onnx")
+        program = export_decoder(model, whole, **{**kept, **options})
+        with _root_logger_kept():
+            quantize(whole, os.fspath(path))
+    return program
+
+
+@contextlib.contextmanager
+def _root_logger_kept() -> Iterator[None]:
+    """Keeps ONNX Runtime's tools, which call ``logging.basicConfig``, from changing all logging."""
+    root, nothing = logging.getLogger(), logging.NullHandler()
+    level = root.level
+    root.addHandler(nothing)
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.removeHandler(nothing)
+        root.setLevel(level)
+
+
+def _to_int8(source: str, path: str) -> None:
+    """Quantizes the matrices of products; activations are quantized when the model runs."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(source, path, op_types_to_quantize=["MatMul"], weight_type=QuantType.QInt8)
+
+
+def _to_int4(source: str, path: str) -> None:
+    """Writes the matrices of products as ``com.microsoft.MatMulNBits``."""
+    import onnx
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    quantizer = MatMulNBitsQuantizer(
+        onnx.load(source), block_size=BLOCK, is_symmetric=True, accuracy_level=4
+    )
+    quantizer.process()
+    quantizer.model.save_model_to_file(path, use_external_data_format=False)
+
+
+# --- layouts -------------------------------------------------------------------------------------
+
+
+def _describe_for_js(config: Path, model: Path) -> None:
+    """Gives a separate file of weights the name that transformers.js expects, and tells it so."""
+    beside = model.with_name(f"{model.name}.data")
+    if not beside.exists():
+        return
+    import onnx
+
+    proto = onnx.load(os.fspath(model), load_external_data=False)
+    for tensor in proto.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = f"{model.name}_data"
+    beside.replace(model.with_name(f"{model.name}_data"))
+    onnx.save(proto, os.fspath(model))
+    content = json.loads(config.read_text(encoding="utf-8"))
+    content["transformers.js_config"] = {"use_external_data_format": True}
+    _write_json(config, content)
+
+
+def _genai_config(model: Any, inputs: list[str]) -> dict[str, Any]:
+    """Describes the model for onnxruntime-genai, with the cache that each step returns whole."""
+    config = model.config.get_text_config()
+    heads = config.num_attention_heads
+    length = getattr(config, "max_position_embeddings", None) or 2048
+    named = {name: name for name in ("input_ids", "attention_mask", "position_ids")}
+    key_values = {
+        "past_key_names": "past_key_values.%d.key",
+        "past_value_names": "past_key_values.%d.value",
+    }
+    decoder = {
+        "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
+        "filename": "model.onnx",
+        "head_size": getattr(config, "head_dim", None) or config.hidden_size // heads,
+        "hidden_size": config.hidden_size,
+        "inputs": {**{name: name for name in named if name in inputs}, **key_values},
+        "outputs": {
+            "logits": "logits",
+            "present_key_names": "present.%d.key",
+            "present_value_names": "present.%d.value",
+        },
+        "num_attention_heads": heads,
+        "num_hidden_layers": sum(name.endswith(".key") for name in inputs),
+        "num_key_value_heads": getattr(config, "num_key_value_heads", None) or heads,
+    }
+    tokens = {
+        name: _token(model, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")
+    }
+    if tokens["pad_token_id"] is None:
+        eos = tokens["eos_token_id"]
+        tokens["pad_token_id"] = eos[0] if isinstance(eos, list) else eos
+    return {
+        "model": {
+            **{name: value for name, value in tokens.items() if value is not None},
+            "context_length": length,
+            "decoder": decoder,
+            "type": "decoder",
+            "vocab_size": config.vocab_size,
+        },
+        "search": {
+            "do_sample": False,
+            "max_length": length,
+            "min_length": 0,
+            "num_beams": 1,
+            "past_present_share_buffer": False,
+            "repetition_penalty": 1.0,
+            "temperature": 1.0,
+            "top_k": 1,
+            "top_p": 1.0,
+        },
+    }
+
+
+def _token(model: Any, name: str) -> Any:
+    """A special token of the generation, or of the model."""
+    generation = getattr(model, "generation_config", None)
+    chosen = getattr(generation, name, None)
+    return chosen if chosen is not None else getattr(model.config.get_text_config(), name, None)

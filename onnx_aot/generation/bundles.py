@@ -43,6 +43,9 @@ TOKENIZER = (
 )
 """Files of a tokenizer in a folder of transformers."""
 
+GENAI_OPSET = 23
+"""Opset with operators for attention, normalization and rotary embeddings: a tenth more tokens."""
+
 BLOCK = 32
 """Elements of a row of weights that share a scale in int4."""
 
@@ -79,7 +82,8 @@ def bundle(
             each, as ``MatMulNBits`` reads them. Embeddings stay as they are in the last two.
         tokenizer: A tokenizer of transformers, or a folder with its files; by default those of the
             model's folder.
-        **options: Options of ``export_decoder``, such as ``verify=True``.
+        **options: Options of ``export_decoder``, such as ``verify=True``. The opset for genai is
+            23 by default.
 
     Returns:
         The path of the model's file.
@@ -107,6 +111,8 @@ def bundle(
     is_for_js = layout == "transformers.js"
     path = target / "onnx" / WEIGHTS[weights] if is_for_js else target / "model.onnx"
     path.parent.mkdir(exist_ok=True)
+    if layout == "genai":  # it has a runtime of its own, which loads this opset
+        options = {"opset_version": GENAI_OPSET, **options}
     quantize = {"int8": _to_int8, "int4": _to_int4}.get(weights)
     if quantize is None:
         program = export_decoder(loaded, path, **options)

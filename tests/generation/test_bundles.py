@@ -63,7 +63,9 @@ def test_what_genai_is_told(source: Path, tmp_path: Path) -> None:
     decoder = told["decoder"]
     sizes = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_size")
     assert [decoder[name] for name in sizes] == [2, 2, 1, 8]
-    names = {value.name for value in onnx.load(tmp_path / "model.onnx").graph.input}
+    exported = onnx.load(tmp_path / "model.onnx")
+    assert exported.opset_import[0].version == 23
+    names = {value.name for value in exported.graph.input}
     layers = decoder["inputs"]["past_key_names"] % 1, decoder["inputs"]["past_value_names"] % 1
     assert {"input_ids", "attention_mask", "position_ids", *layers} <= names
     assert {"input_ids", "attention_mask", "position_ids"} <= decoder["inputs"].keys()

@@ -14,7 +14,7 @@ REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def resize_leaf(leaf: Any, shape: Any) -> Any:
-    """Resizes a tensor to a shape, reusing its elements.
+    """Resizes a tensor to a shape, reusing its elements, and laid out in memory as it is.
 
     Args:
         leaf: A leaf of the inputs.
@@ -24,9 +24,41 @@ def resize_leaf(leaf: Any, shape: Any) -> Any:
         return shape
     if shape is None or tuple(leaf.shape) == shape:
         return leaf
+    made = leaf
     for axis, size in enumerate(shape):
-        leaf = _resize_axis(leaf.detach(), axis, size)
-    return leaf
+        made = _resize_axis(made.detach(), axis, size)
+    return _lay_out(made, leaf)
+
+
+def _lay_out(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Gives a tensor the order of axes in memory, and the gaps, that another has.
+
+    They decide whether ``flatten`` and ``reshape`` copy, and so what a write to the result changes.
+    Tensors whose elements overlap, other than by ``expand``, stay contiguous.
+    """
+    plain = type(tensor) is torch.Tensor and like.layout == torch.strided and not tensor.is_meta
+    if not plain or not like.numel() or like.is_contiguous():
+        return tensor
+    strides = [0] * like.dim()
+    reached, reached_before = 1, 1  # elements up to the next axis, here and there
+    for axis in sorted(range(like.dim()), key=lambda axis: (like.stride(axis), like.shape[axis])):
+        step = like.stride(axis)
+        if step == 0 or like.shape[axis] == 1:
+            continue
+        if step < reached_before:
+            return tensor
+        strides[axis] = reached * -(-step // reached_before)
+        reached = strides[axis] * max(tensor.shape[axis], 1)
+        reached_before = step * like.shape[axis]
+    expanded = [a for a in range(like.dim()) if like.stride(a) == 0 and like.shape[a] > 1]
+    for axis in range(like.dim()):  # nothing is known of an axis that had one element
+        if strides[axis] == 0 and axis not in expanded:
+            strides[axis], reached = reached, reached * max(tensor.shape[axis], 1)
+    source = tensor
+    for axis in expanded:
+        source = source.narrow(axis, 0, min(1, tensor.shape[axis]))
+    made = torch.empty_strided(source.shape, strides, dtype=tensor.dtype, device=tensor.device)
+    return made.copy_(source).expand(tensor.shape)
 
 
 def _resize_axis(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:

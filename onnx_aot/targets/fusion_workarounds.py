@@ -24,6 +24,7 @@ __all__ = ["KEPT_APART"]
 HANDED_ON = frozenset({"Cast", "Identity"})
 AXES = 3  # the position among the inputs of Pad
 PAD_TAKES_AXES = 18
+MAX_TAKES_INTEGERS = 12
 
 
 def _find_producer(value: ir.Value | None) -> ir.Node | None:
@@ -88,14 +89,19 @@ def _pooling_of_padded(e: Emitter, node: ir.Node) -> None:
 
 
 def _gather_of_range(e: Emitter, node: ir.Node) -> None:
-    """Puts a node between the range and the gather, unless the range counts up from 0 or later."""
+    """Puts nodes between the range and the gather, unless the range counts up from 0 or later."""
     indices = node.inputs[1]
     numbers = _find_producer(indices)
     if indices is None or numbers is None or numbers.op_type != "Range":
         return
     start, _, step = map(_read_number, numbers.inputs)
-    if start is None or step is None or start < 0 or step < 0:
-        node.replace_input_with(1, e.op("Max", [indices], shape=indices.shape))
+    if start is not None and step is not None and start >= 0 and step >= 0:
+        return
+    if e.opset >= MAX_TAKES_INTEGERS:
+        kept = e.op("Max", [indices], shape=indices.shape)
+    else:
+        kept = e.op("Neg", [e.op("Neg", [indices], shape=indices.shape)], shape=indices.shape)
+    node.replace_input_with(1, kept)
 
 
 def _read_number(value: ir.Value | None) -> float | None:

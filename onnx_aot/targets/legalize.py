@@ -318,6 +318,7 @@ class _Legalizer:
             self._visit(graph, opset, [])
         self._remove_unread()
         if self.opset < BUILT_OPSET:
+            self._check_casts()
             remove_unread_constants(self.model)
         adaptations = (Adaptation(*what, count=n) for what, n in self.counts.most_common())
         return Fit(tuple(adaptations), tuple(self.left), self.missing)
@@ -334,6 +335,19 @@ class _Legalizer:
             producers = [value.producer() for value in node.inputs if value is not None]
             node.graph.remove(node, safe=True)
             pending += [other for other in producers if other in inserted]
+
+    def _check_casts(self) -> None:
+        """Finds casts, among the inserted nodes, of a type that the opset's Cast does not know."""
+        for node in self.inserted:
+            if node.graph is None or node.op_type != "Cast":
+                continue
+            try:
+                check_form(node, self.opset, types=True)
+            except NoOlderFormError as error:
+                source = node.inputs[0]
+                before = None if source is None else source.producer()
+                reader = next(iter(node.outputs[0].consumers()), before) or node
+                self.missing.setdefault(error.missing, []).append(reader)
 
     def _visit(self, graph: ir.Graph | ir.Function, opset: int, around: list[ir.Node]) -> None:
         """Adapts all nodes of a graph; ``around`` are the enclosing nodes, outermost first."""

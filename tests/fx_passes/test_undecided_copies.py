@@ -81,3 +81,19 @@ def test_sizes_that_do_not_vary(square: Tensor) -> None:
     program = onnx_aot.export(reshaped, (square,))
     for actual, expected in zip(program(square), reshaped(square), strict=True):
         assert_close(actual, expected)
+
+
+def test_an_input_that_flatten_copies_at_other_sizes_too() -> None:
+    """The capture may need an example of other sizes, which has the layout of this one."""
+
+    def doubled(x: Tensor) -> tuple[Tensor, Tensor]:
+        flat = x.flatten()
+        flat.mul_(2)
+        return flat, x
+
+    shapes = ({0: torch.export.Dim("n", min=0), 1: torch.export.Dim("m", min=0)},)
+    program = onnx_aot.export(doubled, (torch.rand(6, 4).t(),), dynamic_shapes=shapes)
+    for sizes in ((6, 4), (5, 3)):
+        x = torch.rand(sizes).t()
+        for one, other in zip(program(x.clone()), doubled(x), strict=True):
+            assert_close(one, other)

@@ -265,3 +265,22 @@ def test_every_row_has_a_case() -> None:
 def test_rows_end_before_the_opset_that_translations_write() -> None:
     assert not older_forms(BUILT_OPSET)
     assert all(MIN_OPSET < row.before <= BUILT_OPSET for row in FORMS)
+
+
+@pytest.mark.parametrize("opset", [11, 13, 14])
+def test_an_empty_result_of_computed_sizes(opset: int) -> None:
+    x = torch.zeros(0, 6)
+    program = onnx_aot.export(
+        lambda x: x.unflatten(0, (2, 0)), (x,), dynamic_shapes=({1: "n"},), opset_version=opset
+    )
+    assert program(x)[0].shape == (2, 0, 6)
+    assert program(x[:, :3])[0].shape == (2, 0, 3)
+
+
+def test_casts_for_the_runtime_need_their_types_too() -> None:
+    x = torch.ones(3, 4, dtype=torch.bfloat16)
+    message = r"Cast takes no BFLOAT16 in opset 11; opset 13 has this form\s+for aten.count_nonzero"
+    with pytest.raises(OpsetError, match=message):
+        onnx_aot.export(lambda x: x.count_nonzero(-2), (x,), opset_version=11)
+    program = onnx_aot.export(lambda x: x.count_nonzero(-2), (x,), opset_version=13)
+    assert program(x)[0].tolist() == [3, 3, 3, 3]

@@ -136,10 +136,10 @@ def find_undelivered(
         if branch.dim not in static:
             static.add(branch.dim)
             found.append(_describe_rare(branch))
-    for dim, (what, fix) in describe_squeezed(program, requested).items():
+    for dim, (what, fix, lines) in describe_squeezed(program, requested).items():
         if dim not in static:
             static.add(dim)
-            found.append(Finding(dim, what, (), fix))
+            found.append(Finding(dim, what, lines, fix))
     if refused:
         found += _find_limited(program, requested, decisions, static)
     return found

@@ -12,6 +12,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnx_aot.capture.sizes.captured_dimensions import sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
+from onnx_aot.capture.sizes.guards import Location
 from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import aten, example_size, symbolic_expression
 
@@ -100,15 +101,27 @@ def find_squeezed_ones(
 
 def describe_squeezed(
     program: torch.export.ExportedProgram, requested: DynamicShapes
-) -> dict[RequestedDim, tuple[str, str]]:
-    """Describes those of ``find_squeezed_ones`` that may not be static, with a fix each."""
+) -> dict[RequestedDim, tuple[str, str, tuple[Location, ...]]]:
+    """Describes those of ``find_squeezed_ones`` that may not be static, with fix and line each."""
     sizes = dict(sizes_of(program, requested))
-    found = {}
+    found: dict[RequestedDim, tuple[str, str, tuple[Location, ...]]] = {}
     for dim in find_squeezed_ones(program, requested, left_to_model=False):
         example = example_size(sizes[dim])
         what, fix = _ITSELF if example == 1 else _PART
-        found[dim] = (what.format(size=dim.size, example=example), fix.format(size=dim.size))
+        line = _find_squeeze(program, _symbols_of(sizes[dim]))
+        lines = () if line is None else (line,)
+        found[dim] = (what.format(size=dim.size, example=example), fix.format(size=dim.size), lines)
     return found
+
+
+def _find_squeeze(program: torch.export.ExportedProgram, symbols: set[object]) -> Location | None:
+    """The first line that squeezes a size computed from one of these symbols."""
+    for node in program.graph.nodes:
+        for _, size in _axes_that_may_be_one(node):
+            found = location(node) if symbols & _symbols_of(size) else None
+            if found is not None:
+                return Location(found.file, found.line, found.function)
+    return None
 
 
 def may_change_rank(node: torch.fx.Node) -> bool:

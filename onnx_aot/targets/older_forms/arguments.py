@@ -63,16 +63,17 @@ def _shape(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
 
 
 def _reshape(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
-    """Leaves ``allowzero`` out; a shape with a 0 among constants -> an empty ConstantOfShape.
+    """Leaves ``allowzero`` out; a result that is known to be empty -> an empty ConstantOfShape.
 
     Sizes that are computed and turn out to be 0 are copied from the input, at the same axis.
     """
     if not node.attributes.get_int("allowzero", 0):
         return None
     del node.attributes["allowzero"]
-    sizes = read_integers(node.inputs[1])
-    value = node.inputs[0]
-    if sizes is None or 0 not in sizes or value is None or value.dtype is None:
+    sizes = read_integers(node.inputs[1]) or ()
+    value, shape = node.inputs[0], node.outputs[0].shape
+    is_empty = 0 in sizes or (shape is not None and 0 in shape.dims)
+    if not is_empty or value is None or value.dtype is None:
         return None
     zero = torch.zeros(1, dtype=dtypes.to_torch(value.dtype))
     return [e.op("ConstantOfShape", [node.inputs[1]], {"value": zero}, dtype=value.dtype)]

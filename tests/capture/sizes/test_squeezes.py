@@ -137,8 +137,10 @@ def test_a_computed_size_that_is_1_keeps_the_rank_of_the_example() -> None:
 
 def test_a_named_dimension_of_a_computed_size_that_is_1_is_refused() -> None:
     what = r"part of a size that is squeezed, which removes an axis at the example's x.shape\[0\]"
-    with pytest.raises(DynamicShapeError, match=what):
+    with pytest.raises(DynamicShapeError, match=what) as caught:
         onnx_aot.export(behind_a_slice, (torch.rand(2, 3),), dynamic_shapes=({0: "n"},))
+    assert f"at {__file__}:" in str(caught.value)
+    assert caught.value.places[0].function == "behind_a_slice"
     with pytest.warns(OnnxExporterWarning, match="squeeze removes dimensions of size 1"):
         program = onnx_aot.export(behind_a_slice, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
     torch.testing.assert_close(program(x := torch.rand(7, 3))[0], behind_a_slice(x))

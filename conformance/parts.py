@@ -30,7 +30,7 @@ MOST = 4 * 3600.0  # seconds for all parts of a case; each part has its own limi
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is done with every case.
+    """Describes the work on every case.
 
     Attributes:
         judge: ``package.module:function``. Called with the settings of a case and the number of the
@@ -158,5 +158,7 @@ def judge_parts(settings: Mapping[str, Any], progress: sweep.Progress) -> dict[s
 def _ended_after(seconds: float) -> Iterator[None]:
     """Ends the process by a signal, also in compiled code, if a block takes longer."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)

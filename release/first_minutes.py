@@ -51,7 +51,7 @@ def run_page(page: str, folder: Path) -> str:
 
 
 def _run(command: str, folder: Path) -> str:
-    """What a command prints, without names of folders and tracebacks."""
+    """Returns what a command prints, without names of folders and tracebacks."""
     if command.startswith(SHOWN_ONLY):
         return ""
     scripts = os.path.dirname(sys.executable)

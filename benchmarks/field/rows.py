@@ -79,7 +79,7 @@ def row_of(result: sweep.Result) -> dict[str, Any]:
 
 
 def followed_of(result: sweep.Result) -> dict[str, Any]:
-    """What became of a row whose fix was followed: ``changed``, ``stage`` and ``reason``."""
+    """Returns ``changed``, ``stage`` and ``reason`` of a row whose fix was followed."""
     unknown = {"changed": describe_fix(FIXES[result.name]), "stage": STAGES[0]}
     followed: dict[str, Any] = result.metrics.get("row") or {**unknown, "reason": result.reason}
     return followed

@@ -36,8 +36,9 @@ def _lay_out(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     They decide whether ``flatten`` and ``reshape`` copy, and so what a write to the result changes.
     Tensors whose elements overlap, other than by ``expand``, stay contiguous.
     """
-    plain = type(tensor) is torch.Tensor and like.layout == torch.strided and not tensor.is_meta
-    if not plain or not like.numel() or like.is_contiguous():
+    is_plain = type(tensor) is torch.Tensor and like.layout == torch.strided
+    is_plain = is_plain and not tensor.is_meta and not tensor.is_quantized
+    if not is_plain or not like.numel() or like.is_contiguous():
         return tensor
     strides = [0] * like.dim()
     reached, reached_before = 1, 1  # elements up to the next axis, here and there

@@ -14,7 +14,7 @@ from onnx_aot.torch_compat import aten
 
 __all__ = ["correct_recorded_sizes"]
 
-VALUES, INVERSE, COUNTS = range(3)  # results of unique_consecutive
+INVERSE = 1  # result of unique_consecutive that has the shape of the input
 
 
 def correct_recorded_sizes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

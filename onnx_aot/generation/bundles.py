@@ -79,7 +79,8 @@ def bundle(
         layout: One of ``LAYOUTS``.
         weights: ``"fp32"``; ``"fp16"``, which also computes in float16; ``"int8"``, quantized by
             ONNX Runtime with activations in int8; ``"int4"``, blocks of 32 elements with a scale
-            each, as ``MatMulNBits`` reads them. Embeddings stay as they are in the last two.
+            each, as ``MatMulNBits`` reads them. The last two leave embeddings as they are, and
+            write one file of at most 2 GB.
         tokenizer: A tokenizer of transformers, or a folder with its files; by default those of the
             model's folder.
         **options: Options of ``export_decoder``, such as ``verify=True``. The opset for genai is
@@ -161,7 +162,8 @@ def _write_tokenizer(tokenizer: Any, target: Path) -> None:
         return
     for pattern in TOKENIZER:
         for file in Path(tokenizer).glob(pattern):
-            shutil.copy(file, target / file.name)
+            with contextlib.suppress(shutil.SameFileError):  # the model's own folder
+                shutil.copy(file, target / file.name)
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -182,22 +184,23 @@ def _export_quantized(
         whole = os.path.join(temporary, "whole.onnx")
         program = export_decoder(model, whole, **{**kept, **options})
         with _root_logger_kept():
-            quantize(whole, os.fspath(path))
+            quantize(whole, os.path.join(temporary, path.name))
+        os.replace(os.path.join(temporary, path.name), path)
     return program
 
 
 @contextlib.contextmanager
 def _root_logger_kept() -> Iterator[None]:
-    """Keeps ONNX Runtime's tools, which call ``logging.basicConfig``, from changing all logging."""
-    root, nothing = logging.getLogger(), logging.NullHandler()
-    level = root.level
-    root.addHandler(nothing)
-    root.setLevel(logging.ERROR)
+    """Keeps ONNX Runtime's tools from changing all logging by ``logging.basicConfig``.
+
+    That function does nothing when the root logger has a handler.
+    """
+    nothing = logging.NullHandler()
+    logging.getLogger().addHandler(nothing)
     try:
         yield
     finally:
-        root.removeHandler(nothing)
-        root.setLevel(level)
+        logging.getLogger().removeHandler(nothing)
 
 
 def _to_int8(source: str, path: str) -> None:
@@ -234,8 +237,10 @@ def _describe_for_js(config: Path, model: Path) -> None:
         for entry in tensor.external_data:
             if entry.key == "location":
                 entry.value = f"{model.name}_data"
+    part = model.with_name(f"{model.name}.part")
+    onnx.save(proto, os.fspath(part))
     beside.replace(model.with_name(f"{model.name}_data"))
-    onnx.save(proto, os.fspath(model))
+    part.replace(model)
     content = json.loads(config.read_text(encoding="utf-8"))
     content["transformers.js_config"] = {"use_external_data_format": True}
     _write_json(config, content)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import inspect
 import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -20,8 +21,6 @@ import torch
 from onnx_aot.errors import PACKAGE
 from onnx_aot.metadata.user_code import is_users_file
 from onnx_aot.torch_compat import (
-    Attribute,
-    Entry,
     FakeTensor,
     Patch,
     Place,
@@ -32,50 +31,96 @@ from onnx_aot.torch_compat import (
 
 __all__ = ["MEMORIES"]
 
-_Memoized: Any = type(functools.lru_cache(int))
+_FUNCTION: Any = type(functools.lru_cache(int))
 
 
 @dataclasses.dataclass(frozen=True)
-class _Memory:
-    """The place of a memoized function, which is emptied afterwards if it has computed anything."""
+class _Results:
+    """What memoized functions keep; those that have computed anything are emptied afterwards.
 
-    place: Place
-    function: Any
-    misses: int
+    Each is there with the number of results that it had computed before the capture.
+    """
+
+    counted: list[tuple[Any, int]]
 
     def own(self) -> Any:
-        """The function, perhaps in a ``staticmethod``."""
-        return self.place.own()
+        """The functions."""
+        return self.counted
 
-    def value(self) -> Any:
+    value = own
+
+    def put(self, value: Any) -> None:  # noqa: ARG002
+        """Empties functions."""
+        for function, misses in self.counted:
+            if function.cache_info().misses != misses:
+                function.cache_clear()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Memoized:
+    """The places of a memoized function.
+
+    Attributes:
+        function: The function.
+        entries: Namespaces that have it, each with the name there.
+        members: Classes that have it, each with the name and what is there, perhaps a
+            ``staticmethod`` around it.
+    """
+
+    function: Any
+    entries: list[tuple[dict[str, Any], str]] = dataclasses.field(default_factory=list)
+    members: list[tuple[type, str, Any]] = dataclasses.field(default_factory=list)
+
+    def own(self) -> Any:
         """The function."""
         return self.function
 
+    value = own
+
     def put(self, value: Any) -> None:
-        """Replaces the function or restores it."""
-        kind = type(self.own())
-        if kind in (staticmethod, classmethod) and type(value) is not kind:
-            value = kind(value)
-        self.place.put(value)
-        if self.function.cache_info().misses != self.misses:
-            self.function.cache_clear()
+        """Replaces the function everywhere or restores it."""
+        for names, name in self.entries:
+            names[name] = value
+        for cls, name, own in self.members:
+            kind = type(own)
+            made = kind(value) if kind in (staticmethod, classmethod) else value
+            setattr(cls, name, own if value is self.function else made)
+
+
+def _find_results(settings: Settings) -> Iterator[Place]:
+    counted = [(one.function, one.function.cache_info().misses) for one in _memoized(settings)]
+    if counted:
+        yield _Results(counted)
 
 
 def _find_functions(settings: Settings) -> Iterator[Place]:
+    """Finds memoized functions that take arguments; packages have many that take none."""
+    for one in _memoized(settings):
+        code = getattr(one.function.__wrapped__, "__code__", None)
+        if code is None or code.co_argcount + code.co_kwonlyargcount or code.co_flags & _TAKES_MORE:
+            yield one
+
+
+_TAKES_MORE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+def _memoized(settings: Settings) -> Iterable[_Memoized]:
     """Finds memoized functions in the namespaces of the model, and in the classes of its modules.
 
-    One that several namespaces have is emptied as often, which does no harm.
+    Packages import one function into hundreds of namespaces; it is one place.
     """
+    found: dict[int, _Memoized] = {}
     for names in settings.reachable_namespaces():
         for name, value in list(names.items()):
-            function: Any = value
-            if type(function) is _Memoized:
-                yield _Memory(Entry(names, name), function, function.cache_info().misses)
+            if type(value) is _FUNCTION:
+                found.setdefault(id(value), _Memoized(value)).entries.append((names, name))
     for cls in _classes(settings.module):
         for name, value in list(vars(cls).items()):
             function = getattr(value, "__func__", value)  # of a staticmethod or classmethod
-            if type(function) is _Memoized:
-                yield _Memory(Attribute(cls, name), function, function.cache_info().misses)
+            if type(function) is _FUNCTION:
+                memory = found.setdefault(id(function), _Memoized(function))
+                memory.members.append((cls, name, value))
+    return found.values()
 
 
 def _classes(model: torch.nn.Module) -> set[type]:
@@ -105,32 +150,39 @@ def _is_traced_value(value: Any) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Table:
-    """A dict of a Python module or class; what tracing has added to it is removed afterwards."""
+class _Tables:
+    """Dicts of Python modules and classes; what tracing has added to them is removed afterwards.
 
-    table: dict[Any, Any]
-    count: int
+    Each is there with the number of its entries before the capture.
+    """
+
+    counted: list[tuple[dict[Any, Any], int]]
 
     def own(self) -> Any:
-        """The dict."""
-        return self.table
+        """The dicts."""
+        return self.counted
 
     value = own
 
     def put(self, value: Any) -> None:  # noqa: ARG002
         """Removes entries with fake tensors."""
-        if len(self.table) != self.count:
-            for key, entry in list(self.table.items()):
-                if any(map(_is_traced_value, pytree.tree_leaves((key, entry)))):
-                    del self.table[key]
+        for table, count in self.counted:
+            if len(table) != count:
+                for key, entry in list(table.items()):
+                    if any(map(_is_traced_value, pytree.tree_leaves((key, entry)))):
+                        del table[key]
 
 
 def _find_tables(settings: Settings) -> Iterator[Place]:
     spaces = (*settings.reachable_namespaces(), *map(vars, _classes(settings.module)))
-    for names in spaces:
-        for name, value in list(names.items()):
-            if type(value) is dict and not name.startswith("__"):
-                yield _Table(value, len(value))
+    counted = [
+        (value, len(value))
+        for names in spaces
+        for name, value in list(names.items())
+        if type(value) is dict and not name.startswith("__")
+    ]
+    if counted:
+        yield _Tables(counted)
 
 
 def _hash(original: Callable[[Any], int], settings: Settings) -> Callable[[Any], int]:
@@ -218,9 +270,16 @@ MEMORIES: tuple[Patch, ...] = (
         parameters="self",
     ),
     Patch(
+        "results of functions under functools.lru_cache in the code of the model",
+        lambda original, settings: original,
+        "Such a function returns fake tensors after the export.",
+        when=_is_traced,
+        places=_find_results,
+    ),
+    Patch(
         "functions under functools.lru_cache in the code of the model",
         _without_sizes,
-        "Such a function returns fake tensors after the export, and takes no dynamic size.",
+        "Such a function takes no dynamic size.",
         when=_is_traced,
         places=_find_functions,
     ),

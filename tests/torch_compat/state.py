@@ -73,4 +73,6 @@ def _identity(value: Any) -> Any:
     """Includes the contents of a container."""
     if isinstance(value, dict):
         return id(value), {key: id(item) for key, item in value.items()}
+    if isinstance(value, list):  # made for the call, of objects that stay
+        return list(map(_identity, value))
     return id(value)

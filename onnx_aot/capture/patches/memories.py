@@ -45,7 +45,7 @@ class _Results:
 
     def own(self) -> Any:
         """The functions."""
-        return self.counted
+        return [function for function, _ in self.counted]
 
     value = own
 
@@ -160,7 +160,7 @@ class _Tables:
 
     def own(self) -> Any:
         """The dicts."""
-        return self.counted
+        return [table for table, _ in self.counted]
 
     value = own
 

@@ -108,7 +108,7 @@ def test_it_is_checked_when_the_model_runs() -> None:
 
 def test_it_is_in_the_report() -> None:
     with pytest.warns(OnnxExporterWarning, match="how many elements"):
-        program = onnx_aot.export(other, (X,), report=True)
+        program = onnx_aot.export(other, (X,))
     assert any("how many elements" in note for note in program.report.notes)
 
 

@@ -282,7 +282,6 @@ class _Placement:
 
     def __init__(self, origin: Position, here: Position) -> None:
         self._origin, self._here = origin, here
-        self._stacks: dict[int, dict[str, Any]] = {}
         self._texts: dict[str, str] = {}
 
     def move(self, meta: Mapping[str, Any]) -> dict[str, Any]:

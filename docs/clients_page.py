@@ -68,6 +68,28 @@ OPSET_DOWN = """`opset up` converts with `onnx.version_converter` to opset 22, `
 `quant_pre_process`, which runs again with `auto_merge=True` if it reports incomplete shapes."""
 
 
+EXPLANATIONS = """A part of the reasons below, found in the clients and tools, and what to do:
+
+* **symbolic_shape_infer and quant_pre_process**: `bert`, `distilbert`, `clip` and
+  `word_language_model_transformer` cut a table of positions of a fixed length to the length of the
+  input. ONNX Runtime infers `min(512, seq)` for it, and does not see that it equals `seq` where
+  both are added. Pass `auto_merge=True`.
+* **quantize_static**: `t5` takes the logarithm of a distance of 0, and does not use that element.
+  The calibration takes -infinity for an end of the range. Exclude the nodes from the division
+  before the `Log` to the multiplication behind it with `nodes_to_exclude`. tinygrad stops at the
+  same -infinity.
+* **onnxconverter float16** leaves a `Cast` to float32 as it is, and an output that other nodes
+  read, but not what is computed from them. Use `onnxruntime.transformers.float16`.
+* **float16 and bytes**: `mobilenet_v2` with random weights rounds by a little more than the limit,
+  and so does `clip` with four bits, in the files of both exporters.
+* **matmul_nbits and quantize_dynamic**: models whose weights are all those of convolutions, or of
+  `Gemm`, have nothing for them to do.
+* **OpenCV** merges a `HardSigmoid` and a `Mul` behind it into `HardSwish`, whatever the other
+  factor is, so `mobilenet_v3_small` is wrong. It has no `Abs` of int64, which `t5` takes of
+  distances.
+* **tinygrad** has no `LSTM`."""
+
+
 def make_clients_page() -> str:
     """Returns the text of the page."""
     results = read_json(NAME)
@@ -79,6 +101,7 @@ def make_clients_page() -> str:
     parts += ["## Clients", _count_table(CLIENTS, results), _matrix(CLIENTS, rows)]
     parts += ["## Tools", OPSET_DOWN, _count_table(TOOLS, results), _matrix(TOOLS, rows)]
     parts += ["## Where torch.onnx's file gets further", BEHIND, _behind_table(rows)]
+    parts += ["## Explanations", EXPLANATIONS]
     parts += ["## Reasons", *_describe_reasons(rows)]
     return "\n\n".join(parts) + "\n"
 

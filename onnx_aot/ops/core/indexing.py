@@ -29,7 +29,11 @@ INT64 = ir.DataType.INT64
 def aten_gather(
     op: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False
 ) -> Value:
-    """Treats a 0-d tensor as a tensor of one element."""
+    """Treats a 0-d tensor as a tensor of one element.
+
+    A single row, as of the positions of a language model, is read by Gather: ONNX's reference
+    implementation has no GatherElements for long rows.
+    """
     if op.rank(self) == 0:
         return op.Expand(self, op.Shape(index))
     index = as_positions(op, index)
@@ -37,7 +41,17 @@ def aten_gather(
         return op.Gather(self, index, axis=0)
     if op.rank(index) != op.rank(self):  # torch allows this for an empty index
         return op.Expand(op.constant(0, self.dtype), op.Shape(index))
+    axis = op.axis(self, dim)
+    if _is_row(self, axis) and _is_row(index, axis):
+        flat = index if op.rank(index) == 1 else op.Reshape(index, [-1])
+        return op.Gather(self, flat, axis=axis)
     return op.GatherElements(self, index, axis=dim)
+
+
+def _is_row(value: Value, axis: int) -> bool:
+    """True if all axes but one are known to have one element."""
+    sizes = list(value.shape or ())
+    return all(size == 1 for size in (*sizes[:axis], *sizes[axis + 1 :]))
 
 
 @register(aten.take_along_dim.default)

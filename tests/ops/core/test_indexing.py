@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from onnx.reference import ReferenceEvaluator
 
+import onnx_aot
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, bools, check, floats, ints, parametrize
 
@@ -50,6 +52,9 @@ GATHERS = [
             ("int32", (ints("n", 4, dtype=INT32), 1, positions(4, "n", 3)), ()),
             ("bool", (bools("n", 4), 1, positions(4, "n", 3)), ()),
             ("no index", (floats("n", 4), 1, positions(4, "n", 0)), NONE_N),
+            ("row", (floats(1, 90), 1, positions(90, 1, "n")), NONE_N),
+            ("row of rank 3", (floats(1, "k", 1), -2, positions(1, 1, "n", 1)), NONE_N),
+            ("vector", (floats("k"), 0, positions(1, "n")), NONE_N),
             ("rank0", (floats(), 0, positions(1)), ()),
             ("rank0, index of one element", (floats(), -1, positions(1, 1)), ()),
             ("rank0, several", (floats(), 0, positions(1, "k")), NONE_K),
@@ -363,3 +368,17 @@ ROWS = [
 @parametrize(ROWS)
 def test_row(row: Row) -> None:
     check(row)
+
+
+def test_the_reference_implementation_gathers_from_a_long_row() -> None:
+    """Its GatherElements fails beyond 64 elements; BERT gathers types of tokens so."""
+
+    def take(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return table.gather(1, index)
+
+    given = torch.arange(90.0)[None], torch.tensor([[3, 77, 89]])
+    program = onnx_aot.export(take, given, dynamic_shapes=({}, {1: "n"}))
+    evaluator = ReferenceEvaluator(program.model_proto)
+    feeds = dict(zip(evaluator.input_names, [value.numpy() for value in given], strict=True))
+    (taken,) = evaluator.run(None, feeds)
+    assert taken.tolist() == take(*given).tolist()

@@ -1,8 +1,9 @@
-"""Shows how far a sweep is: a bar on a terminal, a line per row elsewhere."""
+"""Shows how far a sweep is: a bar on a terminal and in a notebook, a line per row elsewhere."""
 
 from __future__ import annotations
 
 import collections
+import importlib.util
 import sys
 import time
 from typing import Any
@@ -32,7 +33,7 @@ class Live:
         self._task: Any = None
 
     def __enter__(self) -> Live:
-        if self._wanted and sys.stderr.isatty():
+        if self._wanted:
             self._bar = _make_bar()
         if self._bar is not None:
             self._bar.start()
@@ -44,6 +45,7 @@ class Live:
     def __exit__(self, *exc: object) -> None:
         if self._bar is not None:
             self._update()
+            self._bar.refresh()  # stop() does so on terminals only
             self._bar.stop()
 
     def begin(self, name: str) -> None:
@@ -91,7 +93,10 @@ class Live:
 
 
 def _make_bar() -> Any:
-    """A bar for the terminal; None without rich, whose lines are plain then."""
+    """Returns a bar for a terminal or a notebook.
+
+    None elsewhere, and without the packages that draw it: rich, and in a notebook ipywidgets too.
+    """
     try:
         from rich.console import Console
         from rich.progress import (
@@ -112,4 +117,8 @@ def _make_bar() -> Any:
         TimeRemainingColumn(),
         TextColumn("{task.fields[running]}"),
     )
-    return Progress(*columns, console=Console(stderr=True))
+    console = Console(stderr=True)
+    in_notebook = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
+    if not in_notebook and not sys.stderr.isatty():
+        return None
+    return Progress(*columns, console=console)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import nbformat
-import pytest
 from nbclient import NotebookClient
 
 CELL = """

@@ -35,7 +35,7 @@ from onnx_aot.ir_passes.cleanups.fold_constants import (
     FOLD_PARTS,
     FOLD_ROUNDED_CONSTANTS,
 )
-from onnx_aot.ir_passes.cleanups.fold_factor import FOLD_FACTOR
+from onnx_aot.ir_passes.cleanups.fold_factor import FACTOR_OF_GEMM, FOLD_FACTOR
 from onnx_aot.ir_passes.cleanups.gemm import (
     GEMM_OF_SHARED_WEIGHT,
     GEMM_OF_TRANSPOSED,
@@ -105,6 +105,7 @@ RULES: tuple[Rule, ...] = (
     ADD_TO_CONV_BIAS,  # before batch normalization, which folds the bias too
     FOLD_BATCH_NORM,
     FOLD_FACTOR,
+    FACTOR_OF_GEMM,
     LAYER_NORMALIZATION,
     RMS_NORMALIZATION,  # before the next, which would write it as five nodes
     ROOT_MEAN_SQUARE,

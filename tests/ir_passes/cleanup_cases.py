@@ -68,6 +68,17 @@ CASES = [
     ),
     Case(
         "remove_no_ops",
+        "(float[b,h] x, float[b,0] z) => (float[b,h] y) {a=Concat<axis=-1>(x,z) y=Relu(a)}",
+        "Relu",
+    ),
+    Case(
+        "remove_no_ops",
+        "(float[b,h] x, float[b,0] z) => (float[b,c] y) {a=Concat<axis=-1>(x,z,x) y=Relu(a)}",
+        None,
+        "two that are not empty",
+    ),
+    Case(
+        "remove_no_ops",
         "(bool[b,3] x) => (bool[b,3] y) <bool t={1}> {a=And(t,x) y=Not(a)}",
         "Not",
     ),
@@ -100,6 +111,20 @@ CASES = [
         "(float[b,3] x, float[b,3] z) => (float[b,3] y) <float o = {0}> {a=Add(o,x) y=Mul(z,a)}",
         None,
         "a sign that is seen",
+    ),
+    Case(
+        "drop_zeros",
+        "(float[b,3] x, bool[b,3] z) => (float[b,3] y) <float o = {0}>"
+        " {a=Add(x,o) c=Where(z,a,o) y=Softmax(c)}",
+        "Where Softmax",
+        "the softmax of chosen scores",
+    ),
+    Case(
+        "drop_zeros",
+        "(float[b,3] x, bool[b,3] z) => (float[b,3] y) <float o = {0}>"
+        " {a=Add(x,o) c=Where(z,a,o) y=Reciprocal(c)}",
+        None,
+        "a sign that is seen behind a choice",
     ),
     *FOLDED,
     # --- sizes
@@ -547,6 +572,40 @@ CASES = [
         " {a=MatMul(x,k) c=Mul(a,f) d=MatMul(x,k) y=Add(c,d)}",
         None,
         "a weight that something else reads",
+    ),
+    Case(
+        "factor_of_gemm",
+        "(float[b,2] x) => (float[b,3] y) <float[2,3] k={1,2,3,4,5,6}, float[3] t={7,8,9},"
+        " float f={0.5}> {a=Gemm<alpha=3.0>(x,k,t) y=Mul(f,a)}",
+        "Gemm",
+    ),
+    Case(
+        "factor_of_gemm",
+        "(float[b,2,2] x) => (float[b,2,3] y) <float[2,3] k={1,2,3,4,5,6}, float[1] f={-0.5},"
+        " int64[3] s={-1,2,3}> {a=Flatten<axis=2>(x) c=Gemm(a,k) d=Reshape(c,s) y=Mul(d,f)}",
+        "Flatten Gemm Reshape",
+        "behind a reshape",
+    ),
+    Case(
+        "factor_of_gemm",
+        "(float[b,2] x) => (float[b,3] y, float[b,3] z) <float[2,3] k={1,2,3,4,5,6}, float f={0.5}>"
+        " {a=Gemm(x,k) y=Mul(a,f) z=Relu(a)}",
+        None,
+        "another reader",
+    ),
+    Case(
+        "factor_of_gemm",
+        "(float[b,2] x) => (float[1,b,3] y) <float[2,3] k={1,2,3,4,5,6}, float[1,1,1] f={0.5}>"
+        " {a=Gemm(x,k) y=Mul(a,f)}",
+        None,
+        "a factor of a higher rank",
+    ),
+    Case(
+        "factor_of_gemm",
+        "(double[b,2] x) => (double[b,3] y) <double[2,3] k={1,2,3,4,5,6}, double f={0.1}>"
+        " {a=Gemm(x,k) y=Mul(a,f)}",
+        None,
+        "digits that the attributes do not have",
     ),
     # --- products
     Case(

@@ -1,4 +1,4 @@
-"""Folds a factor per channel into the weights of the preceding layer."""
+"""Folds a factor into the weights of the preceding layer, or into its attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.shapes import dims, rank
 
-__all__ = ["FOLD_FACTOR"]
+__all__ = ["FACTOR_OF_GEMM", "FOLD_FACTOR"]
 
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 SMALLEST, LARGEST = 1e-6, 1e6
@@ -140,4 +140,46 @@ FOLD_FACTOR = Rule(
     fold_factor,
     exact=False,
     behind=frozenset({"Add", "Conv", "MatMul"}),
+)
+
+
+def factor_of_gemm(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Mul(Gemm(x, weight, bias), c)`` -> ``Gemm(x, weight, bias, alpha=c, beta=c)``.
+
+    For one number ``c``, also behind a ``Reshape``; the weight may have other readers.
+    """
+    for place in (0, 1):
+        value, number = node.inputs[place], rewriter.constant(node.inputs[1 - place], limit=1)
+        reshape = rewriter.producer(value, "Reshape")
+        product = rewriter.producer(value if reshape is None else reshape.inputs[0], "Gemm")
+        if product is not None and number is not None and number.numel() == 1:
+            break
+    else:
+        return False
+    between = [v for v in (value, product.outputs[0]) if v is not None]
+    known = rank(value)
+    if known is None or number.ndim > known or number.dtype != torch.float32:
+        return False  # the attributes are of this type
+    if not all(map(rewriter.only_use, between)):
+        return False
+    attributes = dict(product.attributes)
+    for name in ("alpha", "beta"):
+        scaled = product.attributes.get_float(name, 1.0) * number.item()
+        if not SMALLEST <= abs(scaled) <= LARGEST:
+            return False
+        attributes[name] = ir.AttrFloat32(name, scaled)
+    shape = product.outputs[0].shape
+    new = rewriter.emit("Gemm", product.inputs, attributes, like=product, shape=shape)
+    if reshape is not None:
+        new = rewriter.emit("Reshape", [new, reshape.inputs[1]], reshape.attributes, like=reshape)
+    rewriter.replace(node.outputs[0], new)
+    return True
+
+
+FACTOR_OF_GEMM = Rule(
+    "factor_of_gemm",
+    ("Mul",),
+    factor_of_gemm,
+    exact=False,
+    behind=frozenset({"Gemm", "Reshape"}),
 )

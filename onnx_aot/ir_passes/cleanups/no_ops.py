@@ -9,7 +9,7 @@ import torch
 
 from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
-from onnx_aot.ir_passes.shapes import rank, same_shape
+from onnx_aot.ir_passes.shapes import dims, rank, same_shape
 
 __all__ = ["DROP_ZEROS", "REMOVE_NO_OPS"]
 
@@ -19,8 +19,8 @@ def remove_no_ops(node: ir.Node, rewriter: Rewriter) -> bool:
 
     ``Identity``, ``Cast`` to the same type, ``Reshape``, ``Expand`` and ``Flatten`` to the same
     shape, ``Transpose`` that moves nothing, ``Slice`` of everything, ``Pad`` by nothing,
-    ``Concat`` of one, ``x * 1``, ``x / 1``, ``x - 0``, ``x ** 1``, integers ``x + 0``,
-    ``x and True``, ``x or False`` -> ``x``.
+    ``Concat`` of one or with empty others, ``x * 1``, ``x / 1``, ``x - 0``, ``x ** 1``, integers
+    ``x + 0``, ``x and True``, ``x or False`` -> ``x``.
     """
     kept = _KEPT[node.op_type](node, rewriter)
     if kept is None or kept.dtype != node.outputs[0].dtype:
@@ -67,7 +67,14 @@ def _operand_of_pad(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
 
 
 def _operand_of_concat(node: ir.Node, rewriter: Rewriter) -> ir.Value | None:
-    return node.inputs[0] if len(node.inputs) == 1 else None
+    axis = node.attributes.get_int("axis")
+    sizes = [dims(value) for value in node.inputs]
+    left = [
+        value
+        for value, known in zip(node.inputs, sizes, strict=True)
+        if known is None or axis is None or known[axis] != 0
+    ]
+    return left[0] if len(left) == 1 else None
 
 
 def _operand_beside_neutral(
@@ -105,16 +112,33 @@ def drop_zeros(node: ir.Node, rewriter: Rewriter) -> bool:
 
     In floating point, ``x + 0.0`` turns -0.0 into 0.0. So only sums may read it, whose results
     can differ only in the sign of a zero, if all terms are zeros; or exponentials, such as the
-    softmax of scores with a mask that excludes nothing, whose results are equal.
+    softmax of scores with a mask that excludes nothing, whose results are equal. ``Where`` may be
+    between them.
     """
     result = node.outputs[0]
     kept = _WITHOUT_ZERO(node, rewriter)
-    if kept is None or result.is_graph_output():
-        return False
-    if any(reader.op_type not in UNSIGNED or reader.domain for reader in result.consumers()):
+    if kept is None or not _is_read_unsigned(result):
         return False
     rewriter.replace(result, kept)
     return True
+
+
+def _is_read_unsigned(value: ir.Value, through: bool = True) -> bool:
+    """True if both zeros are the same to all that read a value, perhaps through one ``Where``."""
+    if value.is_graph_output():
+        return False
+    return all(
+        not reader.domain
+        and (
+            reader.op_type in UNSIGNED
+            or (
+                through
+                and reader.op_type == "Where"
+                and _is_read_unsigned(reader.outputs[0], False)
+            )
+        )
+        for reader in value.consumers()
+    )
 
 
 _SUMS = "Add Conv Gemm MatMul ReduceMean ReduceSum Sub"

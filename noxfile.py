@@ -21,6 +21,9 @@ REFERENCE, NEWEST = "2.13.0", "2.15.0"
 PYTHONS = {"3.10": "2.14.1", "3.12": NEWEST, "3.13": NEWEST}
 # Releases of ONNX Runtime that a model can be exported for.
 RUNTIMES = tuple(f"1.{minor}" for minor in range(16, 33))
+# Other runtimes that a model can be exported for; the clients' requirements name their releases.
+PROBED = ("onnxruntime-web", "openvino", "opencv")
+CLIENTS = Path("benchmarks", "clients", "requirements")
 # torchao's own kernels are for CUDA; without torchao the tests of its quantization are skipped.
 TORCHAO = "torchao==0.18.0"
 FOR_BENCHMARKS = ("timm==1.0.31",)  # its dependencies besides torch are in the extra `bench`
@@ -177,10 +180,20 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def targets(session: nox.Session) -> None:
-    """Asks releases of ONNX Runtime for their kernels, and writes the table of targets.
+    """Asks runtimes for their kernels, and writes the tables of targets.
 
-    Each release gets an environment; all of them take 1 GB.
+    Each release gets an environment; all of them take 2 GB. onnxruntime-web needs node and npm, and
+    is left out without them. Arguments are names of runtimes, such as ``openvino``.
     """
+    if not session.posargs or "onnxruntime" in session.posargs:
+        _list_kernels(session)
+    for runtime in PROBED:
+        if not session.posargs or runtime in session.posargs:
+            _probe_kernels(session, runtime)
+
+
+def _list_kernels(session: nox.Session) -> None:
+    """Writes the table of ONNX Runtime, whose releases list their kernels."""
     pythons = []
     for release in RUNTIMES:
         folder = Path(".nox", f"onnxruntime-{release}")
@@ -191,6 +204,19 @@ def targets(session: nox.Session) -> None:
         session.run(python, "-m", "pip", "install", "-q", *wanted, external=True)
         pythons.append(python)
     command = ("-m", "onnx_aot.targets.regenerate", *pythons)
+    _run_with(session, REFERENCE, command, "dev")
+
+
+def _probe_kernels(session: nox.Session, runtime: str) -> None:
+    """Writes the table of a runtime by running models in it."""
+    if runtime == "onnxruntime-web":
+        if shutil.which("npm") is None:
+            session.log("left out: onnxruntime-web needs node and npm")
+            return
+        where = str(_install_packages(session))
+    else:
+        where = _install_client(session, Path(CLIENTS, f"{runtime}.txt"))
+    command = ("-m", "onnx_aot.targets.regenerate_probed", runtime, where)
     _run_with(session, REFERENCE, command, "dev")
 
 
@@ -265,22 +291,34 @@ def clients(session: nox.Session) -> None:
     ``python -m benchmarks.clients``: names of models, ``--column OpenVINO``, ``--missing``.
     """
     _install(session, "dev", "bench")
-    folder = Path("benchmarks", "clients", "requirements")
-    for requirements in sorted(folder.glob("*.txt")):
-        environment = Path(".nox", f"client-{requirements.stem}")
-        session.run(sys.executable, "-m", "venv", str(environment), external=True)
-        install = ("-m", "pip", "install", "-q", "-r", str(requirements))
-        session.run(_python_of(environment), *install, external=True)
-    packages = Path(".nox", "client-node")
-    packages.mkdir(exist_ok=True)
-    shutil.copy(folder / "package.json", packages)
+    for requirements in sorted(CLIENTS.glob("*.txt")):
+        _install_client(session, requirements)
     if shutil.which("npm") is None:
         session.log("left out: the clients of JavaScript need node and npm")
-    else:  # their install script would download CUDA's libraries
-        install = ("npm", "install", "--prefix", str(packages), "--ignore-scripts")
-        session.run(*install, external=True, success_codes=range(256))
+    else:
+        _install_packages(session)
     session.run("python", "-m", "benchmarks.clients", *session.posargs)
     session.run("python", "-m", "docs.generate")
+
+
+def _install_client(session: nox.Session, requirements: Path) -> str:
+    """Makes the environment of a client, and returns its Python."""
+    environment = Path(".nox", f"client-{requirements.stem}")
+    session.run(sys.executable, "-m", "venv", str(environment), external=True)
+    python = _python_of(environment)
+    session.run(python, "-m", "pip", "install", "-q", "-r", str(requirements), external=True)
+    return python
+
+
+def _install_packages(session: nox.Session) -> Path:
+    """Installs the clients of JavaScript, and returns the folder of the packages."""
+    packages = Path(".nox", "client-node")
+    packages.mkdir(exist_ok=True)
+    shutil.copy(CLIENTS / "package.json", packages)
+    # their install script would download CUDA's libraries
+    install = ("npm", "install", "--prefix", str(packages), "--ignore-scripts")
+    session.run(*install, external=True, success_codes=range(256))
+    return packages / "node_modules"
 
 
 @nox.session

@@ -36,8 +36,8 @@ The models are rows of `benchmarks/models` with random weights. Each is exported
 by torch.onnx (`torch.onnx.export(model, dynamo=True)`), with the same dynamic dimensions. Each file
 then runs in each client, in a process and an environment of the client's own, at two sizes. *Right*
 means that every output is within the tolerances of `onnx_aot/dtypes.py` at both sizes. For older
-releases of ONNX Runtime, this package exports with that release as `target`. All other cells of a
-model use one file with the default options.
+releases of ONNX Runtime, this package exports with that release as `target`, and for OpenCV with
+`target="opencv"`. All other cells of a model use one file with the default options.
 
 A tool gets the file, and its result runs in ONNX Runtime. float16 may change the outputs by
 {half:.0%} of their norm, bytes by {bytes:.0%}, and four bits by {four:.0%}.
@@ -86,7 +86,7 @@ EXPLANATIONS = """A part of the reasons below, found in the clients and tools, a
   `Gemm`, have nothing for them to do.
 * **OpenCV** merges a `HardSigmoid` and a `Mul` behind it into `HardSwish`, whatever the other
   factor is, so `mobilenet_v3_small` is wrong. It has no `Abs` of int64, which `t5` takes of
-  distances.
+  distances. `target="opencv"` avoids both.
 * **tinygrad** has no `LSTM`."""
 
 

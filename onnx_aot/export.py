@@ -134,11 +134,13 @@ def export(
             of the installed ONNX Runtime, such as most of bfloat16, are rewritten to run there:
             with casts to a wider type around a node, or with other operators.
             ``"onnxruntime==1.18"``: the same for that release, 1.16 to 1.32, with an opset and an
-            IR version that it loads; ``verify`` runs in the installed one. None: the graph is only
-            bound to the ONNX standard.
+            IR version that it loads; ``verify`` runs in the installed one. ``"onnxruntime-web"``,
+            ``"openvino"`` and ``"opencv"``: the same for the newest release of that runtime whose
+            kernels are known, or for a named one such as ``"openvino==2026.4"``, from opset 17 on
+            for the latter two. None: the graph is only bound to the ONNX standard.
         contrib_ops: True uses operators of the domain ``com.microsoft``, which only ONNX Runtime
             has, where they are faster: for rotary embeddings and attention. It cannot be combined
-            with ``target=None``.
+            with ``target=None`` or the target of another runtime.
         verify: True compares the model in ONNX Runtime with the module: outputs and new values of
             buffers and inputs, on the example inputs and at up to five other sizes within the
             ranges of the dynamic dimensions: the minimum, 1, odd and larger ones.

@@ -76,11 +76,7 @@ def check_options(options: Options) -> None:
         )
     check_choice("metadata", options.metadata, ("full", "light", "none"))
     check_choice("contrib_ops", options.contrib_ops, (True, False))
-    if options.contrib_ops and options.target is None:
-        raise InvalidOptionError(
-            "contrib_ops is True and target is None; only ONNX Runtime has these operators: pass "
-            'target="onnxruntime", or leave contrib_ops out'
-        )
+    _check_contrib_ops(options)
     check_choice("on_specialized", options.on_specialized, ("error", "warn", "allow"))
     check_choice("unsupported", options.unsupported, ("error", "emit", "function"))
     check_choice("reuse", options.reuse, ("auto", "off", "check"))
@@ -129,6 +125,18 @@ def choose_opset(target: str | None) -> int:
     return DEFAULT_OPSET if target is None else min(DEFAULT_OPSET, find_kernels(target).opset)
 
 
+def _check_contrib_ops(options: Options) -> None:
+    from onnx_aot.targets import FAMILY, find_kernels
+
+    if not options.contrib_ops:
+        return
+    if options.target is None or find_kernels(options.target).runtime not in FAMILY:
+        raise InvalidOptionError(
+            f"contrib_ops is True and target is {options.target!r}; only ONNX Runtime has these "
+            'operators: pass target="onnxruntime", or leave contrib_ops out'
+        )
+
+
 def _check_target(target: str | None, opset: int) -> None:
     """Checks that there is such a target, and that it loads the opset."""
     from onnx_aot.targets import RUNTIME, find_kernels
@@ -136,13 +144,19 @@ def _check_target(target: str | None, opset: int) -> None:
     if target is None:
         return
     kernels = find_kernels(target)
+    name = kernels.name + (", which is installed," if target == RUNTIME else "")
     if opset > kernels.opset:
-        is_installed = target == RUNTIME
-        name = f"onnxruntime {kernels.release}" + (", which is installed," if is_installed else "")
         raise InvalidOptionError(
             f"opset_version is {opset}; {name} loads opsets up to {kernels.opset}: pass "
-            f"opset_version={kernels.opset}, or as target a newer release, '{RUNTIME}==x.y', or "
-            "None",
+            f"opset_version={kernels.opset}, or as target a newer release, "
+            f"'{kernels.runtime}==x.y', or None",
+            code="OA008",
+        )
+    if opset < kernels.least_opset:
+        raise InvalidOptionError(
+            f"opset_version is {opset}; the operators of {name} are known from opset "
+            f"{kernels.least_opset} on: pass opset_version={kernels.least_opset}, or leave it out, "
+            "or pass target=None",
             code="OA008",
         )
 

@@ -31,6 +31,7 @@ NEEDED = (
     "onnx_aot/inspection/view/assets/page.html",
     "onnx_aot/sweep/assets/page.html",
     "onnx_aot/targets/onnxruntime_cpu.json",
+    "onnx_aot/targets/openvino.json",
 )
 LICENCES = ("LICENSE", "THIRD_PARTY.md", "onnx_aot/inspection/view/assets/dagre/LICENSE")
 

@@ -84,7 +84,7 @@ CLIENTS = (
     Client("onnxruntime-web", "node", "onnxruntime-web", "onnxruntime-web", kind="node"),
     Client("ONNX reference", "onnx", "onnx", "onnx"),
     Client("OpenVINO", "openvino", "openvino", "openvino"),
-    Client("OpenCV", "opencv", "opencv-python-headless", "opencv"),
+    Client("OpenCV", "opencv", "opencv-python-headless", "opencv", target="opencv"),
     Client("tinygrad", "tinygrad", "tinygrad", "tinygrad"),
 )
 

@@ -52,7 +52,7 @@ def export() -> tuple[torch.nn.Module, transformers.PreTrainedTokenizerBase]:
         kwargs=example,
         dynamic_shapes={name: {0: "batch", 1: "seq"} for name in example},
         output_names=["embedding"],
-        target="onnxruntime==1.30",  # the release of onnxruntime-web in package.json
+        target="onnxruntime-web==1.30",  # the release of onnxruntime-web in package.json
         external_data=False,
     )
     for name in ("tokenizer.json", "tokenizer_config.json"):

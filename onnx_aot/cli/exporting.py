@@ -52,8 +52,8 @@ def export(
     target: Annotated[
         str,
         typer.Option(
-            help="Runtime of the model: onnxruntime, a release of it such as onnxruntime==1.18, or "
-            "none for standard ONNX."
+            help="Runtime of the model: onnxruntime, a release of it such as onnxruntime==1.18, "
+            "onnxruntime-web, openvino, opencv, or none for standard ONNX."
         ),
     ] = "onnxruntime",
     verify: Annotated[

@@ -45,13 +45,14 @@ class Finding:
 def doctor(
     model: Annotated[
         str | None,
-        typer.Argument(help="An ONNX file: tells which releases of ONNX Runtime load it."),
+        typer.Argument(help="An ONNX file: tells which releases of runtimes load it."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check the installed versions, and export and run a small model. Exits with 1 on a problem.
 
-    With a model, tell instead which releases of ONNX Runtime load it, and what stops the others.
+    With a model, tell instead which releases of ONNX Runtime, onnxruntime-web, OpenVINO and OpenCV
+    load it, and what stops the others.
     """
     if model is not None:
         _show_releases(model, as_json)
@@ -74,7 +75,7 @@ def doctor(
 
 
 def _show_releases(path: str, as_json: bool) -> None:
-    """Prints a line per release; exits with 1 if the installed one does not load the model."""
+    """Prints a line per release; exits with 1 if the installed ONNX Runtime does not load it."""
     from onnx_ir.passes.common import ShapeInferencePass
 
     from onnx_aot.program.program import ONNXProgram

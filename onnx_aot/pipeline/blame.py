@@ -52,7 +52,7 @@ def blame(
     """
     failed = next(result for result in results if result.failed)
     if failed.runtime_refuses:
-        return _missing_kernels(program) if options.target is None else None
+        return _missing_kernels(program, options.target)
     others = () if failed.is_example else other_sizes(program, *inputs)
     sizes = [(s.args, s.kwargs) for s in others if s.sizes == failed.sizes]
     args, kwargs = sizes[0] if sizes else inputs
@@ -68,9 +68,11 @@ def blame(
         return None
 
 
-def _missing_kernels(program: ONNXProgram) -> Blame | None:
-    from onnx_aot.targets import RUNTIME, unsupported_nodes
+def _missing_kernels(program: ONNXProgram, target: str | None) -> Blame | None:
+    from onnx_aot.targets import FAMILY, RUNTIME, find_kernels, unsupported_nodes
 
+    if target is not None and find_kernels(target).runtime in FAMILY:
+        return None
     nodes = unsupported_nodes(program.model, RUNTIME)
     if not nodes:
         return None
@@ -79,7 +81,8 @@ def _missing_kernels(program: ONNXProgram) -> Blame | None:
         typed = next((value for value in node.inputs if value is not None), node.outputs[0])
         kinds[f"{node.op_type} of {typed.dtype}"] = None
     return Blame(
-        f"ONNX Runtime has no kernel for {', '.join(kinds)}, which the model has with target=None",
+        f"ONNX Runtime has no kernel for {', '.join(kinds)}, which the model has with "
+        f"target={target!r}",
         _find_lines(program, (node.meta.get(FX_NODE) for node in nodes)),
         'export with target="onnxruntime", the default, which writes such nodes so that they run; '
         "or compute in another type, such as float32",

@@ -49,7 +49,7 @@ def describe_missing_kernels(
         return []
     from onnx_aot.metadata.keys import FX_NODE
     from onnx_aot.metadata.provenance import location
-    from onnx_aot.targets import describe_nodes, find_release
+    from onnx_aot.targets import describe_nodes, find_kernels
 
     wanted = {str(node.meta.get(FX_NODE)) for node in nodes}
     lines = [location(node) for node in captured.graph.nodes if node.name in wanted]
@@ -57,7 +57,7 @@ def describe_missing_kernels(
     where = f" ({_list_some(places)})" if places else ""
     return [
         Note(
-            f"onnxruntime {find_release(target)} has no kernel for "
+            f"{find_kernels(target).name} has no kernel for "
             f"{'; '.join(describe_nodes(nodes))}, and nothing replaces them, so the model does not "
             f"load there{where}. Compute in another type, such as float32, or choose another "
             "target",

@@ -9,9 +9,16 @@ from onnx_aot.targets.loading import (
     describe_nodes,
     find_obstacles,
 )
-from onnx_aot.targets.releases import RUNTIME, find_kernels, find_release, is_target
+from onnx_aot.targets.releases import (
+    FAMILY,
+    RUNTIME,
+    find_kernels,
+    find_release,
+    is_target,
+)
 
 __all__ = [
+    "FAMILY",
     "RUNTIME",
     "Adaptation",
     "Fit",

@@ -47,7 +47,7 @@ def _register_expansion(
 
 for _op_type, _formula in expansions_pointwise.FORMULAS.items():
 
-    @_register_expansion(_op_type, [_T.DOUBLE])
+    @_register_expansion(_op_type, [_T.DOUBLE, _T.FLOAT])
     def _pointwise(
         e: Emitter, node: ir.Node, formula: expansions_pointwise.Formula = _formula
     ) -> Sequence[ir.Value]:
@@ -56,6 +56,12 @@ for _op_type, _formula in expansions_pointwise.FORMULAS.items():
 
 for _op_type, _layer in RECURRENT.items():
     _register_expansion(_op_type, [_T.DOUBLE])(_layer)
+
+
+@_register_expansion("Abs", (_T.INT64, _T.INT32, _T.INT16, _T.INT8))
+def _abs(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
+    """Compares with the negative, which keeps all bits of an integer."""
+    return [e.Max(node.inputs[0], e.Neg(node.inputs[0]))]
 
 
 # --- counting ------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
-"""Keeps ONNX Runtime from fusions that change the result.
+"""Keeps runtimes from fusions that change the result.
 
-It fuses a transposed matrix times a vector into one operator that reads the matrix without the
-transpose (1.31 and 1.32). It merges zero padding before max pooling into the pooling, which pads
-with minus infinity (1.31). It turns a gather from a range into a slice, where the range's end -1
-means the last element (1.31 and 1.32). It moves a factor into a matrix product although the scaled
-matrix, or one in between, is read elsewhere too, and refuses its own graph (1.32). It skips a cast
-to a shorter floating-point type, which rounds, if a cast to a small integer follows (1.31, 1.32).
-It merges Relu into a Clip behind it, and fails for types other than float32 and float16 (1.32).
-It takes any power of the differences from a mean for the square in a layer normalization (1.32).
+ONNX Runtime fuses a transposed matrix times a vector into one operator that reads the matrix
+without the transpose (1.31 and 1.32). It merges zero padding before max pooling into the pooling,
+which pads with minus infinity (1.31). It turns a gather from a range into a slice, where the
+range's end -1 means the last element (1.31 and 1.32). It moves a factor into a matrix product
+although the scaled matrix, or one in between, is read elsewhere too, and refuses its own graph
+(1.32). It skips a cast to a shorter floating-point type, which rounds, if a cast to a small integer
+follows (1.31, 1.32). It merges Relu into a Clip behind it, and fails for types other than float32
+and float16 (1.32). It takes any power of the differences from a mean for the square in a layer
+normalization (1.32).
+
+OpenCV takes a product with HardSigmoid for HardSwish, whatever the other factor is (5.0).
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ import onnx_ir as ir
 
 from onnx_aot.dtypes import is_floating
 from onnx_aot.targets.emitter import Emitter
+from onnx_aot.targets.expansions_pointwise import FORMULAS
 
-__all__ = ["KEPT_APART"]
+__all__ = ["KEPT_APART", "KEPT_APART_IN_OPENCV"]
 
 HANDED_ON = frozenset({"Cast", "Identity"})
 AXES = 3  # the position among the inputs of Pad
@@ -163,7 +167,14 @@ def _power_of_differences(e: Emitter, node: ir.Node) -> None:
         node.replace_input_with(0, e.op("Max", [differences], shape=differences.shape))
 
 
-KEPT_APART: dict[str, Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]] = {
+def _hard_sigmoid(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
+    """Writes it as a bounded line."""
+    return [FORMULAS["HardSigmoid"](e, node)]
+
+
+Workaround = Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]
+
+KEPT_APART: dict[str, Workaround] = {
     "Cast": _cast_of_cast,
     "Clip": _clip_after_relu,
     "Gather": _gather_of_range,
@@ -172,3 +183,5 @@ KEPT_APART: dict[str, Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]] =
     "Pow": _power_of_differences,
 }
 """Functions, by operator, that change a node's inputs or return replacements for its outputs."""
+
+KEPT_APART_IN_OPENCV: dict[str, Workaround] = {"HardSigmoid": _hard_sigmoid}

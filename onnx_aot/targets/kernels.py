@@ -1,12 +1,13 @@
 """Loads the kernels of a release of a runtime: its operators, with their element types.
 
-The table is a JSON file beside this one, made by ``python -m onnx_aot.targets.regenerate`` from
-the information that releases of ONNX Runtime give about themselves. For each operator and the opset
-in which it last changed, the table holds the kernels that ONNX Runtime would consider, each with
-the types of its type variables; a variable that a kernel does not mention may be any type.
-Operators that the standard defines by other operators, and that ONNX Runtime replaces by these
-while loading, are listed by opset, with the types for which a model with only that node loads. An
-entry holds from its release on until the next entry.
+The tables are JSON files beside this one. That of ONNX Runtime is made by
+``python -m onnx_aot.targets.regenerate`` from the information that its releases give about
+themselves, those of other runtimes by ``python -m onnx_aot.targets.regenerate_probed`` from models
+that they run. For each operator and the opset in which it last changed, a table holds the kernels
+that the runtime would consider, each with the types of its type variables; a variable that a kernel
+does not mention may be any type. Operators that the standard defines by other operators, and that
+ONNX Runtime replaces by these while loading, are listed by opset, with the types for which a model
+with only that node loads. An entry holds from its release on until the next entry.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ import onnx
 import onnx.defs
 import onnx_ir as ir
 
+from onnx_aot.graph.opset_range import MIN_OPSET
+
 __all__ = [
+    "FILES",
+    "ONNX_RUNTIME",
     "Kernel",
     "Kernels",
     "Signature",
@@ -32,7 +37,15 @@ __all__ = [
     "standard_types",
 ]
 
-FILE = "onnxruntime_cpu.json"
+ONNX_RUNTIME = "onnxruntime"
+
+FILES = {
+    ONNX_RUNTIME: "onnxruntime_cpu.json",
+    "onnxruntime-web": "onnxruntime_web.json",
+    "openvino": "openvino.json",
+    "opencv": "opencv.json",
+}
+"""Files of the tables, by runtime."""
 
 _PARAMETER = onnx.defs.OpSchema.FormalParameterOption
 
@@ -94,7 +107,9 @@ class Kernels:
     """The kernels of one release of a runtime.
 
     Attributes:
+        runtime: The runtime; empty for the standard itself.
         release: The release, such as ``1.18``.
+        least_opset: The lowest opset that the table has the operators of.
         opset: The highest opset that it loads.
         ir_version: The highest IR version that it loads.
         by_operator: Kernels by operator and the opset in which the operator last changed.
@@ -102,32 +117,39 @@ class Kernels:
             operator and opset.
     """
 
+    runtime: str
     release: str
+    least_opset: int
     opset: int
     ir_version: int
     by_operator: dict[tuple[str, int], tuple[Kernel, ...]]
     inlined: dict[tuple[str, int], frozenset[ir.DataType]]
 
+    @property
+    def name(self) -> str:
+        """The runtime and its release, such as ``onnxruntime 1.18``."""
+        return f"{self.runtime} {self.release}"
+
 
 @functools.cache
-def _read_table() -> dict[str, Any]:
-    text = importlib.resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
-    table: dict[str, Any] = json.loads(text)
+def _read_table(runtime: str) -> dict[str, Any]:
+    path = importlib.resources.files(__package__).joinpath(FILES[runtime])
+    table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return table
 
 
-def list_releases() -> tuple[str, ...]:
-    """The releases of ONNX Runtime that the table has, the oldest first."""
-    return tuple(_read_table()["releases"])
+def list_releases(runtime: str = ONNX_RUNTIME) -> tuple[str, ...]:
+    """The releases of a runtime that its table has, the oldest first."""
+    return tuple(_read_table(runtime)["releases"])
 
 
 @functools.cache
-def load_kernels(release: str) -> Kernels:
+def load_kernels(release: str, runtime: str = ONNX_RUNTIME) -> Kernels:
     """Reads the kernels of a release, once per process."""
-    return decode_kernels(_read_table(), release)
+    return decode_kernels(_read_table(runtime), release, runtime)
 
 
-def decode_kernels(data: dict[str, Any], release: str) -> Kernels:
+def decode_kernels(data: dict[str, Any], release: str, runtime: str = ONNX_RUNTIME) -> Kernels:
     """Decodes what a table says about a release."""
     members = ir.DataType.__members__
     sets = [frozenset(members[name] for name in names.split()) for names in data["types"]]
@@ -153,7 +175,15 @@ def decode_kernels(data: dict[str, Any], release: str) -> Kernels:
         if (found := find(entries)) is not None
     }
     about = data["releases"][release]
-    return Kernels(release, about["opset"], about["ir_version"], by_operator, inlined)
+    return Kernels(
+        runtime,
+        release,
+        about.get("least_opset", MIN_OPSET),
+        about["opset"],
+        about["ir_version"],
+        by_operator,
+        inlined,
+    )
 
 
 @functools.cache
@@ -165,4 +195,4 @@ def standard_types(opset: int) -> Kernels:
         if types is not None:
             tensors = {variable: found for variable, found in types.accepted.items() if found}
             by_operator[schema.name, types.version] = (tensors,)
-    return Kernels("", opset, onnx.IR_VERSION, by_operator, {})
+    return Kernels("", "", MIN_OPSET, opset, onnx.IR_VERSION, by_operator, {})

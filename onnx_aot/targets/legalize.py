@@ -17,7 +17,7 @@ from onnx_aot.graph.traversal import WITH_GRAPHS
 from onnx_aot.metadata.keys import FX_NODE, PIECE
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
-from onnx_aot.targets.fusion_workarounds import KEPT_APART
+from onnx_aot.targets.fusion_workarounds import KEPT_APART, KEPT_APART_IN_OPENCV
 from onnx_aot.targets.kernels import Kernels, signature, standard_types
 from onnx_aot.targets.older_forms import (
     NoOlderFormError,
@@ -26,14 +26,18 @@ from onnx_aot.targets.older_forms import (
     remove_unread_constants,
 )
 from onnx_aot.targets.older_forms.rows import Form
-from onnx_aot.targets.releases import find_kernels
+from onnx_aot.targets.releases import FAMILY, find_kernels
 from onnx_aot.targets.type_fallbacks import PRESERVING, SURROGATES, is_lossy
 from onnx_aot.targets.unsigned_activations import unsigned_activations
 
 __all__ = ["Adaptation", "Fit", "legalize", "unsupported_nodes"]
 
-WRITTEN_FOR_IT = {**KEPT_APART, "QuantizeLinear": unsigned_activations}
-"""Functions, by operator, that adapt nodes even though the target has a kernel for them."""
+_FOR_ONNX_RUNTIME = {**KEPT_APART, "QuantizeLinear": unsigned_activations}
+WRITTEN_FOR_IT = {
+    **dict.fromkeys(FAMILY, _FOR_ONNX_RUNTIME),
+    "opencv": KEPT_APART_IN_OPENCV,
+}
+"""Functions, by runtime and operator, that adapt nodes that the target has a kernel for."""
 
 # Operators that are defined by their types alone, or that separate types on purpose.
 AS_THEY_ARE = frozenset(
@@ -53,6 +57,9 @@ AS_THEY_ARE = frozenset(
         "SequenceMap",
     }
 )
+
+# Operators among these that are no kernels: runtimes replace them while they load a model.
+REPLACED = frozenset({"Constant", "SequenceMap"})
 
 # Operators among these that are expressed by others if the target has no kernel of their version.
 QUANTIZING = frozenset({"DequantizeLinear", "QuantizeLinear"})
@@ -140,7 +147,7 @@ def legalize(model: ir.Model, target: str | None, opset: int | None = None) -> F
 
     Args:
         model: Changed in place.
-        target: A runtime, or a release of one; see ``find_release``. None: only the opset counts.
+        target: A runtime, or a release of one; see ``find_kernels``. None: only the opset counts.
         opset: The opset of the result; by default that of the model. Before opset 17, nodes get
             the forms of that opset, and types that it accepts; see ``older_forms``.
 
@@ -200,11 +207,11 @@ class _Planner:
         if types is None:
             return None
         known = self._table.by_operator.get((node.op_type, types.version), ())
-        if node.op_type in AS_THEY_ARE and (node.op_type not in QUANTIZING or known):
+        if node.op_type in AS_THEY_ARE and (node.op_type in REPLACED or known):
             return None
         bound = _bind_type_variables(types.inputs, node.inputs)
-        if node.op_type in QUANTIZING:
-            return _Plan(next(iter(bound.values())), ()) if bound else None
+        if node.op_type in AS_THEY_ARE:
+            return _Plan(next(iter(bound.values()), ir.DataType.UNDEFINED), ())
         bound |= _bind_type_variables(types.outputs, node.outputs)
         if opset < BUILT_OPSET:
             known = tuple(_restrict_types(kernel, types.accepted) for kernel in known)
@@ -294,7 +301,7 @@ class _Legalizer:
         self.opset = model.opset_imports[""] if opset is None else opset
         table = standard_types(self.opset) if target is None else find_kernels(target)
         self.planner = _Planner(table)
-        self.workarounds = {} if target is None else WRITTEN_FOR_IT
+        self.workarounds = WRITTEN_FOR_IT.get(table.runtime, {})
         self.emitter = Emitter(model)
         self.counts: collections.Counter[tuple[str, ir.DataType, ir.DataType | None, bool]] = (
             collections.Counter()

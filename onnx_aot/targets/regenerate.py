@@ -22,6 +22,7 @@ import onnx_ir as ir
 
 from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
 from onnx_aot.targets import probe_runtime
+from onnx_aot.targets.tables import Release, merge_kernels, store_releases, write_table
 
 __all__ = ["ask_runtime", "make_table"]
 
@@ -84,70 +85,29 @@ def ask_runtime(python: str = sys.executable) -> dict[str, Any]:
 
 
 def make_table(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Makes the table from the answers of releases, which are sorted.
+    """Makes the table from the answers of releases."""
+    return store_releases("onnxruntime, CPUExecutionProvider", map(_read_answer, answers))
 
-    An entry that does not change from a release to the next is stored once, with the first release
-    that has it.
-    """
-    answers = sorted(answers, key=lambda answer: _release_key(answer["version"]))
-    sets: dict[str, int] = {}
 
-    def add_types(types: Any) -> int:
-        return sets.setdefault(" ".join(sorted(types)), len(sets))
-
-    by_operator: dict[str, dict[str, dict[str, Any]]] = {}
-    inlined: dict[str, dict[str, dict[str, Any]]] = {}
-    releases: dict[str, Any] = {}
-    for answer in answers:
-        release = ".".join(answer["version"].split(".")[:2])
-        loaded = set(answer["loaded"])
-        releases[release] = {
-            "version": answer["version"],
-            "opset": max(n for n in OPSETS if f"opset.{n}" in loaded),
-            "ir_version": max(n for n in IR_VERSIONS if f"ir_version.{n}" in loaded),
-        }
-        found: dict[tuple[str, str], Any] = {}
-        for name, version, kernels in _collect_kernels(answer["kernels"]):
-            if version <= releases[release]["opset"]:
-                found[name, str(version)] = [
-                    {variable: add_types(types) for variable, types in kernel.items()}
-                    for kernel in _merge_kernels(kernels)
-                ]
-        _note_changes(by_operator, found, release, [])
-        replaced: dict[tuple[str, str], Any] = {}
-        for name in sorted(DEFINED):
-            for opset in OPSETS:
-                types = [t for t in TRIED if f"{name}.{opset}.{t}" in loaded]
-                if types:
-                    replaced[name, str(opset)] = add_types(types)
-        _note_changes(inlined, replaced, release, None)
-    return {
-        "runtime": "onnxruntime, CPUExecutionProvider",
-        "releases": releases,
-        "types": list(sets),
-        "kernels": by_operator,
-        "inlined": inlined,
+def _read_answer(answer: dict[str, Any]) -> Release:
+    loaded = set(answer["loaded"])
+    opset = max(n for n in OPSETS if f"opset.{n}" in loaded)
+    about = {
+        "opset": opset,
+        "ir_version": max(n for n in IR_VERSIONS if f"ir_version.{n}" in loaded),
     }
-
-
-def _release_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])
-
-
-def _note_changes(
-    table: dict[str, dict[str, dict[str, Any]]],
-    found: dict[tuple[str, str], Any],
-    release: str,
-    nothing: Any,
-) -> None:
-    """Adds the entries of a release that differ from those of the release before."""
-    known = {(name, version) for name, versions in table.items() for version in versions}
-    for name, version in sorted(known | found.keys(), key=lambda key: (key[0], int(key[1]))):
-        entries = table.setdefault(name, {}).setdefault(version, {})
-        before = entries[next(reversed(entries))] if entries else nothing
-        entry = found.get((name, version), nothing)
-        if entry != before or not entries:
-            entries[release] = entry
+    kernels = {
+        (name, str(version)): merge_kernels(found)
+        for name, version, found in _collect_kernels(answer["kernels"])
+        if version <= opset
+    }
+    inlined: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(DEFINED):
+        for version in OPSETS:
+            types = [t for t in TRIED if f"{name}.{version}.{t}" in loaded]
+            if types:
+                inlined[name, str(version)] = types
+    return Release(answer["version"], about, kernels, inlined)
 
 
 def _collect_kernels(
@@ -200,22 +160,6 @@ def _without_refused(name: str, kernel: dict[str, set[str]]) -> dict[str, set[st
     return {key: types - {refused} if key == variable else types for key, types in kernel.items()}
 
 
-def _merge_kernels(kernels: list[dict[str, set[str]]]) -> list[dict[str, set[str]]]:
-    """Merges kernels that differ in the types of one variable."""
-    merged: list[dict[str, set[str]]] = []
-    for kernel in kernels:
-        for other in merged:
-            if other.keys() == kernel.keys():
-                differing = [name for name in kernel if kernel[name] != other[name]]
-                if len(differing) <= 1:
-                    for name in differing:
-                        other[name] |= kernel[name]
-                    break
-        else:
-            merged.append({name: set(types) for name, types in kernel.items()})
-    return merged
-
-
 def _make_probes() -> Iterator[tuple[str, onnx.ModelProto]]:
     """Yields the models that a runtime is asked to load, with their names."""
     for opset in OPSETS:
@@ -251,18 +195,6 @@ def _make_model(
     opsets = [onnx.helper.make_opsetid("", opset)]
     least = onnx.helper.find_min_ir_version_for(opsets)
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=least)
-
-
-def write_table(table: dict[str, Any]) -> str:
-    """Returns the text of the file, with an operator in each line."""
-    parts = []
-    for key, value in table.items():
-        if isinstance(value, dict):
-            lines = (f"  {json.dumps(name)}: {json.dumps(entry)}" for name, entry in value.items())
-            parts.append(f"{json.dumps(key)}: {{\n" + ",\n".join(lines) + "\n}")
-        else:
-            parts.append(f"{json.dumps(key)}: {json.dumps(value)}")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def main() -> None:

@@ -7,12 +7,15 @@ import re
 from importlib import metadata
 
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.targets.kernels import Kernels, list_releases, load_kernels
+from onnx_aot.targets.kernels import FILES, ONNX_RUNTIME, Kernels, list_releases, load_kernels
 
-__all__ = ["RUNTIME", "find_kernels", "find_release", "is_target"]
+__all__ = ["FAMILY", "RUNTIME", "find_kernels", "find_release", "is_target"]
 
-RUNTIME = "onnxruntime"
+RUNTIME = ONNX_RUNTIME
 """ONNX Runtime's CPU provider, in the installed release."""
+
+FAMILY = frozenset({ONNX_RUNTIME, "onnxruntime-web"})
+"""Runtimes that are built from the sources of ONNX Runtime."""
 
 # Distributions that have the package onnxruntime; one of them is installed.
 DISTRIBUTIONS = (
@@ -23,34 +26,42 @@ DISTRIBUTIONS = (
     "onnxruntime-qnn",
 )
 
-_PINNED = re.compile(r"onnxruntime==(\d+\.\d+)(\.\d+)*")
+_TARGET = re.compile(r"([a-z-]+)(?:==(\d+\.\d+)(?:\.\d+)*)?")
 
 
 def is_target(target: object) -> bool:
-    """True if ``target`` names a runtime, and a release of it that the table has, if any."""
-    if target == RUNTIME:
-        return True
-    pinned = _PINNED.fullmatch(target) if isinstance(target, str) else None
-    return pinned is not None and pinned[1] in list_releases()
+    """True if ``target`` names a runtime, and a release of it that its table has, if any."""
+    return _parse(target) is not None
+
+
+def _parse(target: object) -> tuple[str, str | None] | None:
+    """The runtime that a target names, and its release, if it names one."""
+    named = _TARGET.fullmatch(target) if isinstance(target, str) else None
+    if named is None or named[1] not in FILES:
+        return None
+    return (named[1], named[2]) if named[2] in (None, *list_releases(named[1])) else None
+
+
+def _describe_targets() -> str:
+    """The accepted targets, as a text for errors."""
+    releases = list_releases()
+    others = [runtime for runtime in FILES if runtime != RUNTIME]
+    return (
+        f"{RUNTIME!r}, which is the installed release, '{RUNTIME}=={releases[0]}' to "
+        f"'{RUNTIME}=={releases[-1]}', {', '.join(map(repr, others))}, or None"
+    )
 
 
 def find_release(target: str) -> str:
     """Returns the release that a target means, such as ``1.18``.
 
-    Without a release, that is the installed one, or the nearest that the table has.
+    Without a release, that is the installed one of ONNX Runtime, or the nearest that the table has,
+    and the newest that the table has of another runtime.
 
     Raises:
         InvalidOptionError: There is no such target.
     """
-    releases = list_releases()
-    if not is_target(target):
-        raise InvalidOptionError(
-            f"target is {target!r}; expected {RUNTIME!r}, which is the installed release, "
-            f"'{RUNTIME}=={releases[0]}' to '{RUNTIME}=={releases[-1]}', or None",
-            code="OA008",
-        )
-    pinned = _PINNED.fullmatch(target)
-    return pinned[1] if pinned is not None else _find_installed_release()
+    return find_kernels(target).release
 
 
 @functools.cache
@@ -77,4 +88,12 @@ def find_kernels(target: str) -> Kernels:
     Raises:
         InvalidOptionError: There is no such target.
     """
-    return load_kernels(find_release(target))
+    parsed = _parse(target)
+    if parsed is None:
+        raise InvalidOptionError(
+            f"target is {target!r}; expected {_describe_targets()}", code="OA008"
+        )
+    runtime, release = parsed
+    if release is None:
+        release = _find_installed_release() if runtime == RUNTIME else list_releases(runtime)[-1]
+    return load_kernels(release, runtime)

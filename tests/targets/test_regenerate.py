@@ -9,7 +9,8 @@ import onnxruntime
 import pytest
 
 from onnx_aot.targets.kernels import decode_kernels, list_releases, load_kernels
-from onnx_aot.targets.regenerate import FILE, ask_runtime, make_table, write_table
+from onnx_aot.targets.regenerate import FILE, ask_runtime, make_table
+from onnx_aot.targets.tables import write_table
 
 
 @pytest.fixture(scope="module")

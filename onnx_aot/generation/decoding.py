@@ -49,7 +49,7 @@ class Decoder:
         without = [
             name for name in self._outputs if _past_name(name) not in {*self._inputs, "logits"}
         ]
-        if missing or without or not any(name.startswith(PAST) for name in self._inputs):
+        if missing or without or not any(name.startswith("past_") for name in self._inputs):
             raise InvalidOptionError(
                 f"the model has the inputs {', '.join(self._inputs)} and the outputs "
                 f"{', '.join(self._outputs)}; a decoder has input_ids and {PAST}.0.key among its "
@@ -260,7 +260,9 @@ class _Ending:
 
 def _past_name(name: str) -> str:
     """Name of the input that takes an output in the next step."""
-    return name.replace(PRESENT, PAST, 1)
+    if name.startswith(f"{PRESENT}."):
+        return name.replace(PRESENT, PAST, 1)
+    return name.replace(f"{PRESENT}_", "past_", 1)
 
 
 def _session_for(model: Source) -> onnxruntime.InferenceSession:
@@ -290,9 +292,9 @@ def _make_empty_state(declared: Any, batch: int) -> onnxruntime.OrtValue:
     from onnx_aot import dtypes
     from onnx_aot.program.session import to_ort
 
-    _, heads, _, size = declared.shape
+    sizes = [batch, *(size if isinstance(size, int) else 0 for size in declared.shape[1:])]
     kind = ir.DataType[declared.type.removeprefix("tensor(").removesuffix(")").upper()]
-    return to_ort(torch.zeros(batch, heads, 0, size, dtype=dtypes.to_torch(kind)))
+    return to_ort(torch.zeros(sizes, dtype=dtypes.to_torch(kind)))
 
 
 def _run(

@@ -12,7 +12,7 @@ import torch
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.export import export
-from onnx_aot.generation.caches import cache_parameter, cached_states
+from onnx_aot.generation.caches import Layout, State, cache_parameter, cached_states
 from onnx_aot.generation.examples import (
     CAPTURED,
     KINDS,
@@ -26,6 +26,7 @@ from onnx_aot.generation.examples import (
 )
 from onnx_aot.generation.halves import make_decoder_forward, make_encoder_forward, replace_forward
 from onnx_aot.generation.shortcuts import refuse_other_ways
+from onnx_aot.generation.steps import make_step_forward
 from onnx_aot.pytrees.containers import own_caches
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = ["export_decoder", "export_encoder"]
 # Names of dimensions, the same as in optimum.
 BATCH, SEQUENCE = "batch_size", "sequence_length"
 PAST, ENCODED = "past_sequence_length", "encoder_sequence_length"
+WINDOW, TOTAL = "past_window_length", "total_sequence_length"
 TOKENS = {0: BATCH, 1: SEQUENCE}
 AXES = {
     "input_ids": TOKENS,
@@ -48,7 +50,11 @@ DECIDED = ("args", "kwargs", "dynamic_axes", "input_names", "output_names")
 
 
 def export_decoder(
-    model: torch.nn.Module, f: str | os.PathLike[str] | Any | None = None, **options: Any
+    model: torch.nn.Module,
+    f: str | os.PathLike[str] | Any | None = None,
+    *,
+    bounded: bool = True,
+    **options: Any,
 ) -> ONNXProgram:
     """Exports a language model of transformers so that one program does all steps of a generation.
 
@@ -91,24 +97,31 @@ def export_decoder(
     """
     if _check_arguments(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
         return _decoder_after_encoder(model, f, options)
-    pairs = cached_states(model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)})
+    layout = cached_states(
+        model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)}, bounded=bounded
+    )
+    one_token = False
 
     def make_inputs(sizes: Sizes) -> dict[str, Any]:
-        return {**decoder_inputs(model, pairs, sizes), "use_cache": True}
+        return {**decoder_inputs(model, layout, sizes), "use_cache": True}
 
-    named = [name for name in make_inputs(CAPTURED) if name in AXES]
-    return _export_program(
-        model,
-        f,
-        make_inputs,
-        options,
-        dynamic_shapes={
-            **{name: AXES[name] for name in named},
-            str(cache_parameter(model.forward)): _per_layer(PAST, pairs),
-        },
-        input_names=[*named, *_state_names("past_key_values", "", pairs)],
-        output_names=["logits", *_state_names("present", "", pairs)],
-    )
+    captured = make_inputs(CAPTURED)
+    named = [name for name in captured if name in AXES]
+    axes = {name: AXES[name] for name in named}
+    if not layout.has_all_positions:  # no state tells how many tokens there were
+        axes["attention_mask"] = {0: BATCH, 1: TOTAL}
+    parameter = str(cache_parameter(model.forward))
+    step = make_step_forward(model.forward, parameter, layout, one_token)
+    with replace_forward(model, step, captured):
+        return _export_program(
+            model,
+            f,
+            make_inputs,
+            options,
+            dynamic_shapes={**axes, parameter: _axes_of(layout, PAST)},
+            input_names=[*named, *(state.name for state in layout.states)],
+            output_names=["logits", *(state.present for state in layout.states)],
+        )
 
 
 def export_encoder(
@@ -155,7 +168,7 @@ def export_encoder(
         )
     axes = {0: BATCH} if inputs is not None else {0: BATCH, 1: ENCODED}
     given = dict(encoder_inputs(model) if inputs is None else inputs)
-    pairs = cached_states(model, encoder_outputs(model), cross=True)
+    cross = cached_states(model, encoder_outputs(model), "encoder")
     with replace_forward(model, make_encoder_forward(model.forward), given):
         return export(
             model,
@@ -163,14 +176,14 @@ def export_encoder(
             kwargs=given,
             dynamic_shapes=dict(dynamic_shapes or dict.fromkeys(given, axes)),
             input_names=list(given),
-            output_names=["last_hidden_state", *_state_names("present", "encoder.", pairs)],
+            output_names=["last_hidden_state", *(state.present for state in cross.states)],
             **options,
         )
 
 
 def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ONNXProgram:
     example = encoder_outputs(model)
-    own, cross = (cached_states(model, example, cross=of_encoder) for of_encoder in (False, True))
+    own, cross = (cached_states(model, example, side, False) for side in ("decoder", "encoder"))
 
     def make_inputs(sizes: Sizes) -> dict[str, Any]:
         return step_inputs(model, own, cross, sizes)
@@ -187,16 +200,15 @@ def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ON
             dynamic_shapes={
                 **{name: AXES[name] for name in named},
                 "past_key_values": {
-                    "self_attention_cache": _per_layer(PAST, own),
-                    "cross_attention_cache": _per_layer(ENCODED, cross),
+                    "self_attention_cache": _axes_of(own, PAST),
+                    "cross_attention_cache": _axes_of(cross, ENCODED),
                 },
             },
             input_names=[
                 *named,
-                *_state_names("past_key_values", "decoder.", own),
-                *_state_names("past_key_values", "encoder.", cross),
+                *(state.name for state in (*own.states, *cross.states)),
             ],
-            output_names=["logits", *_state_names("present", "decoder.", own)],
+            output_names=["logits", *(state.present for state in own.states)],
         )
 
 
@@ -246,13 +258,19 @@ def _verify_kinds(
 # --- names and options ---------------------------------------------------------------------------
 
 
-def _state_names(name: str, part: str, pairs: Sequence[Any]) -> list[str]:
-    return [f"{name}.{i}.{part}{which}" for i in range(len(pairs)) for which in ("key", "value")]
+def _axes_of(layout: Layout, length: str) -> list[dict[int, str]]:
+    """Dimensions of all states, as ``dynamic_shapes`` takes those of a container."""
+    windows = sorted({state.window for state in layout.states if state.window is not None})
 
+    def name(state: State) -> str:
+        if state.window is None:
+            return length
+        return WINDOW if len(windows) == 1 else f"{WINDOW}_{state.window}"
 
-def _per_layer(length: str, pairs: Sequence[Any]) -> list[list[dict[int, str]]]:
-    """Dimensions of the keys and values of every layer, as ``dynamic_shapes`` takes a cache."""
-    return [[{0: BATCH, 2: length}] * len(pairs)] * 2
+    return [
+        {0: BATCH} if state.axis is None else {0: BATCH, state.axis: name(state)}
+        for state in layout.states
+    ]
 
 
 def _check_arguments(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> Any:

@@ -42,7 +42,7 @@ def make_decoder_forward(forward: Callable[..., Any], width: int) -> Callable[..
 
     It reads only the sizes of the encoder's output, which is ``width`` wide, so zeros replace it.
     """
-    from transformers.modeling_outputs import BaseModelOutput
+    from transformers.modeling_outputs import MoEModelOutput
 
     parameter = str(cache_parameter(forward))
 
@@ -52,7 +52,7 @@ def make_decoder_forward(forward: Callable[..., Any], width: int) -> Callable[..
         encoder_attention_mask: torch.Tensor | None = None,
     ) -> Any:
         keys = past_key_values.cross_attention_cache.layers[0].keys
-        encoded = BaseModelOutput(keys.new_zeros(keys.shape[0], keys.shape[2], width))
+        encoded = MoEModelOutput(keys.new_zeros(keys.shape[0], keys.shape[2], width))
         masks = {} if encoder_attention_mask is None else {"attention_mask": encoder_attention_mask}
         found = forward(
             encoder_outputs=encoded,

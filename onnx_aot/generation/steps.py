@@ -1,0 +1,55 @@
+"""Replaces ``forward`` of a decoder by one that takes and returns all states of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onnx_aot.generation.caches import Layout
+from onnx_aot.generation.windows import set_earlier
+
+__all__ = ["make_step_forward"]
+
+
+def make_step_forward(
+    forward: Callable[..., Any], parameter: str, layout: Layout, one_token: bool
+) -> Callable[..., Any]:
+    """Returns a ``forward`` that returns logits and the tensors of the cache.
+
+    Args:
+        forward: The model's own.
+        parameter: Its parameter that takes the cache.
+        layout: The states.
+        one_token: Every step is of one token. Models do not look at the mask then, as no generated
+            token is padding. A prompt that is read token by token may begin with some, which must
+            leave the states as they are.
+    """
+
+    def step(**inputs: Any) -> Any:
+        cache = inputs[parameter]
+        mask = inputs["attention_mask"]
+        set_earlier(cache, mask.shape[1] - inputs["input_ids"].shape[1])
+        before = layout.tensors_of(cache)
+        if layout.is_recurrent:  # models write to these states, which are inputs here
+            cache = layout.fill([tensor.clone() for tensor in before], cache)
+        given = {**inputs, parameter: cache}
+        if one_token and all(state.axis is None for state in layout.states):
+            del given["attention_mask"]  # nothing attends to earlier tokens
+        found = forward(**given)
+        after = layout.tensors_of(getattr(found, parameter))
+        if one_token:
+            read = mask[:, -1:].bool()
+            after = [
+                _chosen(read, new, old) if state.axis is None else new
+                for state, new, old in zip(layout.states, after, before, strict=True)
+            ]
+        return found.logits, after
+
+    return step
+
+
+def _chosen(rows: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+    """Returns ``new`` in the rows that are true, and ``old`` in the others."""
+    return torch.where(rows.reshape(-1, *[1] * (new.dim() - 1)), new, old)

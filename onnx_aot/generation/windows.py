@@ -1,0 +1,74 @@
+"""Lets layers of a cache keep the last positions of a window, for any number of earlier tokens.
+
+Layers of transformers count their tokens in Python numbers and branch on them: is the window full?
+A capture would take one branch. The classes here compute the same from sizes of tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+__all__ = ["keep_windows", "set_earlier", "window_of"]
+
+
+def window_of(layer: Any) -> int | None:
+    """The most positions that a layer of a cache keeps; None if it keeps all."""
+    kept = getattr(layer, "_kept", None)
+    return None if kept is None else int(kept)
+
+
+def keep_windows(cache: Any, bounded: bool) -> None:
+    """Replaces the classes of layers with a window, in place.
+
+    Args:
+        cache: A cache of transformers, or something without layers.
+        bounded: Keep the positions that the next token attends to, one less than the window. Else
+            all positions are kept; those outside the window are masked.
+    """
+    for layer in _windowed(cache):
+        layer.__class__ = _window_class(type(layer))
+        layer._kept = layer.sliding_window - 1 if bounded else None
+        del layer.cumulative_length  # a number, which torch.export would fix
+
+
+def set_earlier(cache: Any, earlier: Any) -> None:
+    """Tells layers with a window how many tokens came before the step, which they cannot count."""
+    for layer in _windowed(cache):
+        layer._earlier = earlier
+
+
+def _windowed(cache: Any) -> list[Any]:
+    return [layer for layer in getattr(cache, "layers", ()) if getattr(layer, "is_sliding", False)]
+
+
+@functools.cache
+def _window_class(base: Any) -> Any:
+    """Returns a subclass of a layer of transformers without branches on the number of tokens."""
+
+    class WindowLayer(base):  # type: ignore[misc]
+        def update(
+            self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            keys = torch.cat([self.keys, key_states], dim=-2)
+            values = torch.cat([self.values, value_states], dim=-2)
+            self.keys, self.values = self._last(keys), self._last(values)
+            return keys, values
+
+        def _last(self, states: torch.Tensor) -> torch.Tensor:
+            if self._kept is None:
+                return states
+            start = torch.sym_max(states.shape[-2] - self._kept, 0)
+            return states[:, :, start:]
+
+        def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+            held = self.keys.shape[-2]
+            return held + query_length, self.get_seq_length() - held
+
+        def get_seq_length(self) -> int:
+            return self.keys.shape[-2] if self._kept is None else self._earlier
+
+    WindowLayer.__qualname__ = f"WindowLayer[{base.__qualname__}]"  # torch's pytree wants it unique
+    return WindowLayer

@@ -12,7 +12,7 @@ import torch
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.generation.windows import keep_windows, window_of
-from onnx_aot.pytrees.containers import INPUTS, own_caches, register_containers
+from onnx_aot.pytrees.containers import INPUTS, has_parts, own_caches, register_containers
 from onnx_aot.torch_compat import pytree
 
 __all__ = ["Layout", "State", "cache_parameter", "cached_states"]
@@ -80,18 +80,18 @@ class Layout:
         return any(state.axis is None for state in self.states)
 
     @property
-    def has_windows(self) -> bool:
-        """True if some states keep the last few positions only."""
-        return any(state.window is not None for state in self.states)
+    def windows(self) -> list[int]:
+        """The different numbers of positions that states keep, if not all."""
+        return sorted({state.window for state in self.states if state.window is not None})
 
     @property
     def has_all_positions(self) -> bool:
         """True if some states keep all positions, and so tell how many tokens there were."""
         return any(s.axis is not None and s.window is None for s in self.states)
 
-    def fill(self, tensors: Sequence[torch.Tensor], cache: Any = None) -> Any:
-        """Puts tensors, one for each state, into a cache, by default a new one, and returns it."""
-        cache = copy.deepcopy(self.template) if cache is None else cache
+    def fill(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """Returns a cache with other tensors, one for each state."""
+        cache = _copy_of(self.template)
         for state, tensor in zip(self.states, tensors, strict=True):
             *holders, last = state.path
             holder = read(cache, holders)
@@ -109,6 +109,19 @@ class Layout:
     def tensors_of(self, cache: Any) -> list[torch.Tensor]:
         """Returns the tensors of a cache in the order of the states."""
         return [read(cache, state.path) for state in self.states]
+
+
+def _copy_of(held: Any) -> Any:
+    """Copies a cache, its layers and their containers, but no tensors."""
+    if isinstance(held, dict):
+        return {key: _copy_of(value) for key, value in held.items()}
+    if isinstance(held, list):
+        return [_copy_of(item) for item in held]
+    if not has_parts(held):
+        return held
+    made = copy.copy(held)
+    vars(made).update({name: _copy_of(value) for name, value in vars(held).items()})
+    return made
 
 
 def read(holder: Any, path: Sequence[Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,12 +14,15 @@ from onnx_aot.generation.caches import Layout, cache_parameter
 __all__ = [
     "CAPTURED",
     "KINDS",
+    "ONE_TOKEN",
     "Sizes",
+    "cut_step",
     "decoder_inputs",
     "device_for",
     "encoder_inputs",
     "encoder_outputs",
     "main_input",
+    "make_text",
     "reads_tokens",
     "step_inputs",
 ]
@@ -36,6 +40,9 @@ class Sizes:
 
 CAPTURED = Sizes(2, 3, 5)
 """Sizes of the captured step. All differ and none is 0 or 1, so that no guard holds by accident."""
+
+ONE_TOKEN = dataclasses.replace(CAPTURED, sequence=1)
+"""Sizes of the captured step if all steps are of one token."""
 
 KINDS = (Sizes(2, 6, 0), Sizes(2, 1, 6), Sizes(1, 6, 0), Sizes(1, 1, 5), Sizes(1, 1, 0))
 """Other steps of a generation: first steps, steps of one token, and of one row."""
@@ -58,20 +65,34 @@ def reads_tokens(model: Any) -> bool:
 
 
 def decoder_inputs(model: Any, layout: Layout, sizes: Sizes) -> dict[str, Any]:
-    """Returns a step's inputs for a decoder without an encoder, by parameter; the cache is last.
+    """Returns a step's inputs for a decoder without an encoder, by parameter.
 
     The first row is padded on the left.
     """
-    batch, total = sizes.batch, sizes.past + sizes.sequence
-    mask = _pad_first_row(torch.ones(batch, total, dtype=torch.int64), left=True)
-    given = {"input_ids": _make_tokens(model, batch, sizes.sequence), "attention_mask": mask}
+    text = make_text(model, sizes.batch, sizes.past + sizes.sequence)
+    cache = layout.make(sizes.batch, sizes.past, device_for(model))
+    return cut_step(model, text, sizes.past, sizes.past + sizes.sequence, cache)
+
+
+def make_text(model: Any, batch: int, length: int) -> dict[str, torch.Tensor]:
+    """Returns tokens, their mask, and positions if the model takes them; one row is padded."""
+    mask = _pad_first_row(torch.ones(batch, length, dtype=torch.int64), left=True)
+    text = {"input_ids": _make_tokens(model, batch, length), "attention_mask": mask}
     if "position_ids" in inspect.signature(model.forward).parameters:
-        given["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, sizes.past :].clone()
+        text["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
     device = device_for(model)
-    return {
-        **{name: tensor.to(device) for name, tensor in given.items()},
-        str(cache_parameter(model.forward)): layout.make(batch, sizes.past, device),
+    return {name: tensor.to(device) for name, tensor in text.items()}
+
+
+def cut_step(
+    model: Any, text: Mapping[str, torch.Tensor], start: int, stop: int, cache: Any
+) -> dict[str, Any]:
+    """Returns the inputs of a step that reads a part of a text; the mask is for all before, too."""
+    parts = {
+        name: tensor[:, (0 if name == "attention_mask" else start) : stop].clone()
+        for name, tensor in text.items()
     }
+    return {**parts, str(cache_parameter(model.forward)): cache, "use_cache": True}
 
 
 def step_inputs(model: Any, own: Layout, cross: Layout, sizes: Sizes) -> dict[str, Any]:

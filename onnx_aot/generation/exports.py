@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import InvalidOptionError, OnnxExporterError
 from onnx_aot.export import export
 from onnx_aot.generation.caches import Layout, State, cache_parameter, cached_states
 from onnx_aot.generation.examples import (
     CAPTURED,
     KINDS,
+    ONE_TOKEN,
     Sizes,
     decoder_inputs,
     encoder_inputs,
@@ -25,7 +27,7 @@ from onnx_aot.generation.examples import (
     step_inputs,
 )
 from onnx_aot.generation.halves import make_decoder_forward, make_encoder_forward, replace_forward
-from onnx_aot.generation.shortcuts import refuse_other_ways
+from onnx_aot.generation.shortcuts import continues_text, refuse_other_texts, refuse_other_ways
 from onnx_aot.generation.steps import make_step_forward
 from onnx_aot.pytrees.containers import own_caches
 
@@ -54,6 +56,7 @@ def export_decoder(
     f: str | os.PathLike[str] | Any | None = None,
     *,
     bounded: bool = True,
+    one_token: bool | None = None,
     **options: Any,
 ) -> ONNXProgram:
     """Exports a language model of transformers so that one program does all steps of a generation.
@@ -100,28 +103,41 @@ def export_decoder(
     layout = cached_states(
         model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)}, bounded=bounded
     )
-    one_token = False
+    if one_token is None:
+        one_token = layout.is_recurrent and not continues_text(model)
+        if layout.is_recurrent and not one_token:
+            with contextlib.suppress(OnnxExporterError):
+                return _export_steps(model, f, layout, False, options)
+            one_token = True
+    return _export_steps(model, f, layout, one_token, options)
 
-    def make_inputs(sizes: Sizes) -> dict[str, Any]:
-        return {**decoder_inputs(model, layout, sizes), "use_cache": True}
 
-    captured = make_inputs(CAPTURED)
-    named = [name for name in captured if name in AXES]
-    axes = {name: AXES[name] for name in named}
-    if not layout.has_all_positions:  # no state tells how many tokens there were
-        axes["attention_mask"] = {0: BATCH, 1: TOTAL}
+def _export_steps(
+    model: Any, f: Any, layout: Layout, one_token: bool, options: Mapping[str, Any]
+) -> ONNXProgram:
+    """Exports a decoder without an encoder, for steps of any length or of one token."""
     parameter = str(cache_parameter(model.forward))
-    step = make_step_forward(model.forward, parameter, layout, one_token)
-    with replace_forward(model, step, captured):
-        return _export_program(
+    given = decoder_inputs(model, layout, CAPTURED)
+    axes = {name: dict(AXES[name]) for name in given if name in AXES}
+    if one_token:
+        axes["attention_mask"][1] = f"{PAST} + 1"
+        axes |= {name: {0: BATCH} for name in axes if name != "attention_mask"}
+    if not layout.has_all_positions:  # no state tells how many tokens there were
+        axes["attention_mask"][1] = TOTAL
+    step = make_step_forward(model, parameter, layout, one_token)
+    with replace_forward(model, step, given):
+        program = _export_program(
             model,
-            f,
-            make_inputs,
+            lambda sizes: decoder_inputs(model, layout, sizes),
             options,
+            one_token,
             dynamic_shapes={**axes, parameter: _axes_of(layout, PAST)},
-            input_names=[*named, *(state.name for state in layout.states)],
+            input_names=[*axes, *(state.name for state in layout.states)],
             output_names=["logits", *(state.present for state in layout.states)],
         )
+    if layout.is_recurrent or layout.windows:
+        refuse_other_texts(program, model, layout, one_token)
+    return _save(program, f, options)
 
 
 def export_encoder(
@@ -192,9 +208,8 @@ def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ON
     named = [name for name in captured if name in AXES]
     width = example["encoder_outputs"].last_hidden_state.shape[-1]
     with replace_forward(model, make_decoder_forward(model.forward, width), captured):
-        return _export_program(
+        program = _export_program(
             model,
-            f,
             make_inputs,
             options,
             dynamic_shapes={
@@ -204,32 +219,36 @@ def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ON
                     "cross_attention_cache": _axes_of(cross, ENCODED),
                 },
             },
-            input_names=[
-                *named,
-                *(state.name for state in (*own.states, *cross.states)),
-            ],
+            input_names=[*named, *(state.name for state in (*own.states, *cross.states))],
             output_names=["logits", *(state.present for state in own.states)],
         )
+    return _save(program, f, options)
 
 
 def _export_program(
     model: torch.nn.Module,
-    f: Any,
     inputs: Callable[[Sizes], dict[str, Any]],
     options: Mapping[str, Any],
+    one_token: bool = False,
     **decided: Any,
 ) -> ONNXProgram:
-    """Exports a program, and saves it if the steps that were not captured are right too.
+    """Exports a program, and checks that the steps that were not captured are right too.
 
     ``export`` itself verifies sizes that satisfy all guards of the capture, and so neither a step
     without a past nor one of a single token.
     """
-    example = inputs(CAPTURED)
+    example = inputs(ONE_TOKEN if one_token else CAPTURED)
+    kinds = [sizes for sizes in KINDS if sizes.sequence == 1 or not one_token]
     with own_caches(example):
         program = export(model, kwargs=example, **decided, **options)
-        refuse_other_ways(program, model, inputs)
+        refuse_other_ways(program, model, inputs, kinds)
         if options.get("verify") and program.has_values:
-            _verify_kinds(program, model, inputs)
+            _verify_kinds(program, model, inputs, kinds)
+    return program
+
+
+def _save(program: ONNXProgram, f: Any, options: Mapping[str, Any]) -> ONNXProgram:
+    """Saves a program unless ``f`` is None, and returns it."""
     if f is not None:
         program.save(
             f,
@@ -241,12 +260,15 @@ def _export_program(
 
 
 def _verify_kinds(
-    program: ONNXProgram, model: torch.nn.Module, inputs: Callable[[Sizes], dict[str, Any]]
+    program: ONNXProgram,
+    model: torch.nn.Module,
+    inputs: Callable[[Sizes], dict[str, Any]],
+    kinds: Sequence[Sizes],
 ) -> None:
     from onnx_aot.inspection.verification import make_error
 
     results = []
-    for sizes in KINDS:
+    for sizes in kinds:
         for result in program.verify(model, (), inputs(sizes), sizes=False).results:
             # Sizes of 0 would excuse a runtime that refuses the step; an empty past must not.
             shown = {name: size for name, size in result.sizes.items() if size}
@@ -260,12 +282,11 @@ def _verify_kinds(
 
 def _axes_of(layout: Layout, length: str) -> list[dict[int, str]]:
     """Dimensions of all states, as ``dynamic_shapes`` takes those of a container."""
-    windows = sorted({state.window for state in layout.states if state.window is not None})
 
     def name(state: State) -> str:
         if state.window is None:
             return length
-        return WINDOW if len(windows) == 1 else f"{WINDOW}_{state.window}"
+        return WINDOW if len(layout.windows) == 1 else f"{WINDOW}_{state.window}"
 
     return [
         {0: BATCH} if state.axis is None else {0: BATCH, state.axis: name(state)}

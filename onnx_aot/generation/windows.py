@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["keep_windows", "set_earlier", "window_of"]
+__all__ = ["cut_mask", "keep_windows", "set_earlier", "window_of"]
 
 
 def window_of(layer: Any) -> int | None:
@@ -40,6 +40,19 @@ def set_earlier(cache: Any, earlier: Any) -> None:
         layer._earlier = earlier
 
 
+def cut_mask(mask: torch.Tensor, cache: Any, new: Any) -> torch.Tensor:
+    """Returns the columns of a mask for the positions that layers with one window hold, and new.
+
+    Args:
+        mask: ``[batch, length]``, for all tokens of a text.
+        cache: A cache in which every layer of attention has the same window.
+        new: Number of new tokens.
+    """
+    width = _windowed(cache)[0].keys.shape[-2] + new
+    columns = torch.arange(width, device=mask.device) + (mask.shape[1] - width)
+    return mask[:, columns]
+
+
 def _windowed(cache: Any) -> list[Any]:
     return [layer for layer in getattr(cache, "layers", ()) if getattr(layer, "is_sliding", False)]
 
@@ -60,8 +73,9 @@ def _window_class(base: Any) -> Any:
         def _last(self, states: torch.Tensor) -> torch.Tensor:
             if self._kept is None:
                 return states
-            start = torch.sym_max(states.shape[-2] - self._kept, 0)
-            return states[:, :, start:]
+            length = states.shape[-2]
+            kept = torch.sym_min(length, self._kept)
+            return states.split([length - kept, kept], dim=-2)[1]
 
         def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
             held = self.keys.shape[-2]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ class State:
         like: The tensor after one token in each of two rows.
         axis: The axis of positions; None if its size is fixed.
         window: The most positions that are kept; None if all are.
+        first: What the model begins with in every row, if that is not zeros.
     """
 
     path: Path
@@ -42,6 +44,7 @@ class State:
     like: torch.Tensor
     axis: int | None
     window: int | None = None
+    first: torch.Tensor | None = None
 
     @property
     def present(self) -> str:
@@ -173,7 +176,8 @@ def cached_states(
     if any(weight.is_meta for weight in model.parameters()):
         model = copy.deepcopy(model).to("meta")
         inputs = {name: _on_meta(value) for name, value in inputs.items()}
-    cache = _cache_after(model, inputs, parameter, part)
+    with _first_argument(model, parameter) as before:
+        cache = _cache_after(model, inputs, parameter, part)
     found = _tensors_by_path(cache)
     if not found:
         raise InvalidOptionError(
@@ -192,8 +196,44 @@ def cached_states(
     states = []
     for path, tensor in found.items():
         window = window_of(read(cache, path[:-1])) if path[-1] in KEYS_AND_VALUES else None
-        states.append(State(path, _name(path, part, cache, model), tensor, axes[path], window))
+        states.append(
+            State(
+                path,
+                _name(path, part, cache, model),
+                tensor,
+                axes[path],
+                window,
+                before.get(path),
+            )
+        )
     return Layout(tuple(states), cache)
+
+
+@contextlib.contextmanager
+def _first_argument(model: torch.nn.Module, parameter: str) -> Iterator[dict[Path, torch.Tensor]]:
+    """Context that notes the tensors in which a model's first block is given the states to fill.
+
+    Yields a row of each that is not zeros; caches of transformers are empty then.
+    """
+    found: dict[Path, torch.Tensor] = {}
+    seen: list[Any] = []
+
+    def note(_: torch.nn.Module, __: Any, kwargs: dict[str, Any]) -> None:
+        if not seen and isinstance(kwargs.get(parameter), list):
+            seen.append(kwargs[parameter])
+            tensors = _tensors_by_path(kwargs[parameter]).items()
+            found.update({path: t[0].clone() for path, t in tensors if not t.is_meta and t.any()})
+
+    hooks = [
+        block.register_forward_pre_hook(note, with_kwargs=True)
+        for block in model.modules()
+        if block is not model
+    ]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _cache_after(

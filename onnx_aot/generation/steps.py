@@ -35,6 +35,8 @@ def make_step_forward(
         if counts_from_window:
             inputs["attention_mask"] = mask = cut_mask(mask, cache, new)
         before = layout.tensors_of(cache)
+        if any(state.first is not None for state in layout.states):
+            before = _begun(layout, before, mask.shape[1] - new)
         if layout.is_recurrent:  # models write to these states, which are inputs here
             cache = layout.fill([tensor.clone() for tensor in before])
         set_earlier(cache, mask.shape[1] - new)
@@ -65,6 +67,15 @@ def _counts_from_window(model: Any, layout: Layout) -> bool:
     return (
         takes_positions and not layout.has_all_positions and layout.windows == [(window or 0) - 1]
     )
+
+
+def _begun(layout: Layout, tensors: list[torch.Tensor], earlier: Any) -> list[torch.Tensor]:
+    """Replaces zeros by what the model begins with, if there are no earlier tokens."""
+    is_first = torch.full((), earlier) == 0
+    return [
+        tensor if state.first is None else torch.where(is_first, state.first, tensor)
+        for state, tensor in zip(layout.states, tensors, strict=True)
+    ]
 
 
 def _chosen(rows: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:

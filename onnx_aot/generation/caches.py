@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.generation.windows import keep_windows, window_of
+from onnx_aot.generation.layers import keep_windows, window_of
 from onnx_aot.pytrees.containers import INPUTS, has_parts, own_caches, register_containers
 from onnx_aot.torch_compat import pytree
 

@@ -45,8 +45,6 @@ class Decoder:
         self._model = model  # which may hold the file that the session reads
         self._inputs = {value.name: value for value in self._session.get_inputs()}
         self._outputs = [value.name for value in self._session.get_outputs()]
-        declared = self._inputs["input_ids"].shape if "input_ids" in self._inputs else ()
-        self._reads_one = list(declared[1:]) == [1]
         missing = {"input_ids", "logits"} - {*self._inputs, *self._outputs}
         without = [
             name for name in self._outputs if _past_name(name) not in {*self._inputs, "logits"}
@@ -85,17 +83,6 @@ class Decoder:
         Raises:
             InferenceError: An input is missing, or ONNX Runtime rejects it.
         """
-        new = inputs["input_ids"].shape[1] if "input_ids" in inputs else 1
-        if new == 1 or not self._reads_one:
-            return self._run(inputs, cache)
-        logits = []
-        for left in reversed(range(new)):  # the number of tokens after this one
-            parts = {name: _cut(name, tensor, new, left) for name, tensor in inputs.items()}
-            found, cache = self._run(parts, cache)
-            logits.append(found)
-        return torch.cat(logits, 1), cache
-
-    def _run(self, inputs: Mapping[str, torch.Tensor], cache: Cache) -> tuple[torch.Tensor, Cache]:
         from onnx_aot.program.session import to_ort
 
         given = {name: to_ort(t) for name, t in inputs.items() if name in self._inputs}
@@ -269,14 +256,6 @@ class _Ending:
     def all(self) -> bool:
         """True if every row has ended."""
         return bool(self._ended.all())
-
-
-def _cut(name: str, tensor: torch.Tensor, new: int, left: int) -> torch.Tensor:
-    """Returns the part of an input for one of ``new`` tokens, after which ``left`` are left."""
-    stop = tensor.shape[1] - left
-    if name == "attention_mask":  # also for all tokens before
-        return tensor[:, :stop]
-    return tensor[:, stop - 1 : stop] if tensor.shape[1] == new else tensor
 
 
 def _past_name(name: str) -> str:

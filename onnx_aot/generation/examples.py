@@ -14,7 +14,6 @@ from onnx_aot.generation.caches import Layout, cache_parameter
 __all__ = [
     "CAPTURED",
     "KINDS",
-    "ONE_TOKEN",
     "Sizes",
     "cut_step",
     "decoder_inputs",
@@ -40,9 +39,6 @@ class Sizes:
 
 CAPTURED = Sizes(2, 3, 5)
 """Sizes of the captured step. All differ and none is 0 or 1, so that no guard holds by accident."""
-
-ONE_TOKEN = dataclasses.replace(CAPTURED, sequence=1)
-"""Sizes of the captured step if all steps are of one token."""
 
 KINDS = (Sizes(2, 6, 0), Sizes(2, 1, 6), Sizes(1, 6, 0), Sizes(1, 1, 5), Sizes(1, 1, 0))
 """Other steps of a generation: first steps, steps of one token, and of one row."""

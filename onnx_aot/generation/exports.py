@@ -17,7 +17,6 @@ from onnx_aot.generation.caches import Layout, State, cache_parameter, cached_st
 from onnx_aot.generation.examples import (
     CAPTURED,
     KINDS,
-    ONE_TOKEN,
     Sizes,
     decoder_inputs,
     encoder_inputs,
@@ -56,7 +55,7 @@ def export_decoder(
     f: str | os.PathLike[str] | Any | None = None,
     *,
     bounded: bool = True,
-    one_token: bool | None = None,
+    by_token: bool | None = None,
     **options: Any,
 ) -> ONNXProgram:
     """Exports a language model of transformers so that one program does all steps of a generation.
@@ -103,40 +102,36 @@ def export_decoder(
     layout = cached_states(
         model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)}, bounded=bounded
     )
-    if one_token is None:
-        one_token = layout.is_recurrent and not continues_text(model)
-        if layout.is_recurrent and not one_token:
+    if by_token is None:
+        by_token = layout.is_recurrent and not continues_text(model)
+        if layout.is_recurrent and not by_token:
             with contextlib.suppress(OnnxExporterError):
                 return _export_steps(model, f, layout, False, options)
-            one_token = True
-    return _export_steps(model, f, layout, one_token, options)
+            by_token = True
+    return _export_steps(model, f, layout, by_token, options)
 
 
 def _export_steps(
-    model: Any, f: Any, layout: Layout, one_token: bool, options: Mapping[str, Any]
+    model: Any, f: Any, layout: Layout, by_token: bool, options: Mapping[str, Any]
 ) -> ONNXProgram:
     """Exports a decoder without an encoder, for steps of any length or of one token."""
     parameter = str(cache_parameter(model.forward))
     given = decoder_inputs(model, layout, CAPTURED)
     axes = {name: dict(AXES[name]) for name in given if name in AXES}
-    if one_token:
-        axes["attention_mask"][1] = f"{PAST} + 1"
-        axes |= {name: {0: BATCH} for name in axes if name != "attention_mask"}
     if not layout.has_all_positions:  # no state tells how many tokens there were
         axes["attention_mask"][1] = TOTAL
-    step = make_step_forward(model, parameter, layout, one_token)
+    step = make_step_forward(model, layout, by_token)
     with replace_forward(model, step, given):
         program = _export_program(
             model,
             lambda sizes: decoder_inputs(model, layout, sizes),
             options,
-            one_token,
             dynamic_shapes={**axes, parameter: _axes_of(layout, PAST)},
             input_names=[*axes, *(state.name for state in layout.states)],
             output_names=["logits", *(state.present for state in layout.states)],
         )
     if layout.is_recurrent or layout.windows:
-        refuse_other_texts(program, model, layout, one_token)
+        refuse_other_texts(program, model, layout)
     return _save(program, f, options)
 
 
@@ -229,7 +224,6 @@ def _export_program(
     model: torch.nn.Module,
     inputs: Callable[[Sizes], dict[str, Any]],
     options: Mapping[str, Any],
-    one_token: bool = False,
     **decided: Any,
 ) -> ONNXProgram:
     """Exports a program, and checks that the steps that were not captured are right too.
@@ -237,13 +231,12 @@ def _export_program(
     ``export`` itself verifies sizes that satisfy all guards of the capture, and so neither a step
     without a past nor one of a single token.
     """
-    example = inputs(ONE_TOKEN if one_token else CAPTURED)
-    kinds = [sizes for sizes in KINDS if sizes.sequence == 1 or not one_token]
+    example = inputs(CAPTURED)
     with own_caches(example):
         program = export(model, kwargs=example, **decided, **options)
-        refuse_other_ways(program, model, inputs, kinds)
+        refuse_other_ways(program, model, inputs)
         if options.get("verify") and program.has_values:
-            _verify_kinds(program, model, inputs, kinds)
+            _verify_kinds(program, model, inputs)
     return program
 
 
@@ -260,15 +253,12 @@ def _save(program: ONNXProgram, f: Any, options: Mapping[str, Any]) -> ONNXProgr
 
 
 def _verify_kinds(
-    program: ONNXProgram,
-    model: torch.nn.Module,
-    inputs: Callable[[Sizes], dict[str, Any]],
-    kinds: Sequence[Sizes],
+    program: ONNXProgram, model: torch.nn.Module, inputs: Callable[[Sizes], dict[str, Any]]
 ) -> None:
     from onnx_aot.inspection.verification import make_error
 
     results = []
-    for sizes in kinds:
+    for sizes in KINDS:
         for result in program.verify(model, (), inputs(sizes), sizes=False).results:
             # Sizes of 0 would excuse a runtime that refuses the step; an empty past must not.
             shown = {name: size for name, size in result.sizes.items() if size}

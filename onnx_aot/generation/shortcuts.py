@@ -8,14 +8,14 @@ tokens, and no second copy of the weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.generation.caches import Layout, cache_parameter
-from onnx_aot.generation.examples import Sizes, cut_step, device_for, make_text
+from onnx_aot.generation.examples import KINDS, Sizes, cut_step, device_for, make_text
 from onnx_aot.torch_compat import pytree
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["continues_text", "refuse_other_texts", "refuse_other_ways"]
 
-SEVERAL = (4, 1, 1, 3, 1)
+STEPS = (4, 1, 1, 3, 1)
 """Numbers of tokens in the steps of a text: after a past there are steps of one and of several."""
 
 
@@ -31,7 +31,6 @@ def refuse_other_ways(
     program: ONNXProgram,
     model: torch.nn.Module,
     inputs: Callable[[Sizes], dict[str, Any]],
-    kinds: Sequence[Sizes],
 ) -> None:
     """Compares the logits of the captured graph with the model's, in every kind of step.
 
@@ -41,14 +40,13 @@ def refuse_other_ways(
         program: The result of the export.
         model: The model, which is called once for each kind of step.
         inputs: Makes the model's keyword inputs.
-        kinds: Sizes of the steps.
 
     Raises:
         DynamicShapeError: The model computes one kind of step differently.
     """
     if model.training or not program.has_values:
         return
-    for sizes in kinds:
+    for sizes in KINDS:
         outputs = _run(program, inputs(sizes))
         if outputs is None:  # torch cannot run it; happens with models other than transformers'
             return
@@ -72,7 +70,7 @@ def refuse_other_ways(
             )
 
 
-def refuse_other_texts(program: ONNXProgram, model: Any, layout: Layout, one_token: bool) -> None:
+def refuse_other_texts(program: ONNXProgram, model: Any, layout: Layout) -> None:
     """Compares the logits of the captured graph, step by step, with the model's on a whole text.
 
     This is for states that sum up the tokens before, or that keep some of them: an error in one
@@ -82,19 +80,17 @@ def refuse_other_texts(program: ONNXProgram, model: Any, layout: Layout, one_tok
         program: The result of the export.
         model: The model, with its own ``forward``, which is called once without a cache.
         layout: Its states.
-        one_token: Steps are of one token.
 
     Raises:
         DynamicShapeError: The logits of a step differ.
     """
     if model.training or not program.has_values:
         return
-    steps = (1,) * sum(SEVERAL) if one_token else SEVERAL
-    text = make_text(model, 2, sum(steps))
+    text = make_text(model, 2, sum(STEPS))
     with torch.no_grad():
         expected = model(**text, use_cache=False).logits
     cache, start = layout.make(2, 0, device_for(model)), 0
-    for step in steps:
+    for step in STEPS:
         stop = start + step
         outputs = _run(program, cut_step(model, text, start, stop, cache))
         if outputs is None:

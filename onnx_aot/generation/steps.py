@@ -3,57 +3,56 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from onnx_aot.generation.caches import Layout
-from onnx_aot.generation.windows import cut_mask, set_earlier
+from onnx_aot.generation.caches import Layout, cache_parameter
+from onnx_aot.generation.layers import cut_mask, set_earlier
+from onnx_aot.generation.token_loop import make_loop
 
 __all__ = ["make_step_forward"]
 
 
-def make_step_forward(
-    model: Any, parameter: str, layout: Layout, one_token: bool
-) -> Callable[..., Any]:
+def make_step_forward(model: Any, layout: Layout, by_token: bool) -> Callable[..., Any]:
     """Returns a ``forward`` that returns logits and the tensors of the cache.
 
     Args:
         model: The model, with its own ``forward``.
-        parameter: Its parameter that takes the cache.
         layout: The states.
-        one_token: Every step is of one token. Models do not look at the mask then, as no generated
-            token is padding. A prompt that is read token by token may begin with some, which must
-            leave the states as they are.
+        by_token: Call the model for one token after another, in a loop.
     """
+    parameter = str(cache_parameter(model.forward))
+    make = make_loop if by_token else _make_call
+    read = make(model, parameter, layout)
+
+    def step(**inputs: Any) -> Any:
+        tensors = layout.tensors_of(inputs[parameter])
+        if any(state.first is not None for state in layout.states):
+            earlier = inputs["attention_mask"].shape[1] - inputs["input_ids"].shape[1]
+            tensors = _begun(layout, tensors, earlier)
+        return read(inputs, tensors)
+
+    return step
+
+
+def _make_call(model: Any, parameter: str, layout: Layout) -> Callable[..., Any]:
+    """Returns a function that calls the model once, for all tokens of a step."""
     forward = model.forward
     counts_from_window = _counts_from_window(model, layout)
 
-    def step(**inputs: Any) -> Any:
-        cache, mask, new = inputs[parameter], inputs["attention_mask"], inputs["input_ids"].shape[1]
+    def call(inputs: dict[str, Any], tensors: Sequence[torch.Tensor]) -> Any:
+        # Models write to recurrent states, which are inputs here.
+        cache = layout.fill([tensor.clone() for tensor in tensors])
+        mask, new = inputs["attention_mask"], inputs["input_ids"].shape[1]
         if counts_from_window:
-            inputs["attention_mask"] = mask = cut_mask(mask, cache, new)
-        before = layout.tensors_of(cache)
-        if any(state.first is not None for state in layout.states):
-            before = _begun(layout, before, mask.shape[1] - new)
-        if layout.is_recurrent:  # models write to these states, which are inputs here
-            cache = layout.fill([tensor.clone() for tensor in before])
+            mask = cut_mask(mask, cache, new)
         set_earlier(cache, mask.shape[1] - new)
-        given = {**inputs, parameter: cache}
-        if one_token and all(state.axis is None for state in layout.states):
-            del given["attention_mask"]  # nothing attends to earlier tokens
-        found = forward(**given)
-        after = layout.tensors_of(getattr(found, parameter))
-        if one_token:
-            read = mask[:, -1:].bool()
-            after = [
-                _chosen(read, new, old) if state.axis is None else new
-                for state, new, old in zip(layout.states, after, before, strict=True)
-            ]
-        return found.logits, after
+        found = forward(**{**inputs, "attention_mask": mask, parameter: cache})
+        return found.logits, layout.tensors_of(getattr(found, parameter))
 
-    return step
+    return call
 
 
 def _counts_from_window(model: Any, layout: Layout) -> bool:
@@ -76,8 +75,3 @@ def _begun(layout: Layout, tensors: list[torch.Tensor], earlier: Any) -> list[to
         tensor if state.first is None else torch.where(is_first, state.first, tensor)
         for state, tensor in zip(layout.states, tensors, strict=True)
     ]
-
-
-def _chosen(rows: torch.Tensor, new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """Returns ``new`` in the rows that are true, and ``old`` in the others."""
-    return torch.where(rows.reshape(-1, *[1] * (new.dim() - 1)), new, old)

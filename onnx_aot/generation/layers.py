@@ -1,4 +1,4 @@
-"""Lets layers of a cache keep the last positions of a window, for any number of earlier tokens.
+"""Lets layers of a cache work for any number of earlier tokens.
 
 Layers of transformers count their tokens in Python numbers and branch on them: is the window full?
 A capture would take one branch. The classes here compute the same from sizes of tensors.
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["cut_mask", "keep_windows", "set_earlier", "window_of"]
+__all__ = ["cut_mask", "keep_windows", "set_earlier", "set_position", "window_of"]
 
 
 def window_of(layer: Any) -> int | None:
@@ -38,6 +38,17 @@ def set_earlier(cache: Any, earlier: Any) -> None:
     """Tells layers with a window how many tokens came before the step, which they cannot count."""
     for layer in _windowed(cache):
         layer._earlier = earlier
+
+
+def set_position(cache: Any, position: Any) -> None:
+    """Lets layers of attention write to one position of the keys and values that they have.
+
+    So a step does not change their sizes. The mask has to leave out positions behind this one.
+    """
+    for layer in getattr(cache, "layers", ()):
+        if isinstance(getattr(layer, "keys", None), torch.Tensor):
+            layer.__class__ = _buffer_class(type(layer))
+            layer._position = position
 
 
 def cut_mask(mask: torch.Tensor, cache: Any, new: Any) -> torch.Tensor:
@@ -84,5 +95,33 @@ def _window_class(base: Any) -> Any:
         def get_seq_length(self) -> int:
             return self.keys.shape[-2] if self._kept is None else self._earlier
 
-    WindowLayer.__qualname__ = f"WindowLayer[{base.__qualname__}]"  # torch's pytree wants it unique
-    return WindowLayer
+    return _named(WindowLayer, base)
+
+
+@functools.cache
+def _buffer_class(base: Any) -> Any:
+    """Returns a subclass of a layer of transformers that keeps its size."""
+
+    class BufferLayer(base):  # type: ignore[misc]
+        def update(
+            self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            columns = torch.arange(self.keys.shape[-2], device=self.keys.device)
+            is_here = (columns == self._position)[:, None]
+            self.keys = torch.where(is_here, key_states, self.keys)
+            self.values = torch.where(is_here, value_states, self.values)
+            return self.keys, self.values
+
+        def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+            return self.keys.shape[-2], 0
+
+        def get_seq_length(self) -> int:
+            return self._position  # type: ignore[no-any-return]
+
+    return _named(BufferLayer, base)
+
+
+def _named(cls: Any, base: Any) -> Any:
+    """Names a class after its base: torch's pytree knows classes by their names."""
+    cls.__qualname__ = f"{cls.__name__}[{base.__qualname__}]"
+    return cls

@@ -72,15 +72,23 @@ class Layout:
     Attributes:
         states: The states.
         template: A cache after one token in each of two rows.
+        leaves: For each part into which ``torch.export`` takes the cache, its state; None for one
+            that is no tensor.
     """
 
     states: tuple[State, ...]
     template: Any
+    leaves: tuple[State | None, ...]
 
     @property
     def is_recurrent(self) -> bool:
-        """True if some states have a fixed size, and so sum up all earlier tokens."""
+        """True if some states have a fixed size for any number of tokens."""
         return any(state.axis is None for state in self.states)
+
+    @property
+    def sums_up(self) -> bool:
+        """True if some states sum up all earlier tokens; those of convolutions do not."""
+        return any(state.axis is None and "conv_states" not in state.path for state in self.states)
 
     @property
     def windows(self) -> list[int]:
@@ -193,20 +201,13 @@ def cached_states(
         grown = _tensors_by_path(_cache_after(model, longer, parameter, part))
         axes |= {path: _axis(path, tensor, grown[path]) for path, tensor in found.items()}
     keep_windows(cache, bounded)
-    states = []
+    states: dict[Path, State] = {}
     for path, tensor in found.items():
         window = window_of(read(cache, path[:-1])) if path[-1] in KEYS_AND_VALUES else None
-        states.append(
-            State(
-                path,
-                _name(path, part, cache, model),
-                tensor,
-                axes[path],
-                window,
-                before.get(path),
-            )
-        )
-    return Layout(tuple(states), cache)
+        name = _name(path, part, cache, model)
+        states[path] = State(path, name, tensor, axes[path], window, before.get(path))
+    leaves = tuple(states.get(path) for path, _ in _leaves(cache))
+    return Layout(tuple(states.values()), cache, leaves)
 
 
 @contextlib.contextmanager
@@ -264,14 +265,17 @@ def _axis(path: Path, one: torch.Tensor, two: torch.Tensor) -> int | None:
 
 def _tensors_by_path(cache: Any) -> dict[Path, torch.Tensor]:
     """Returns the tensors of a cache, or of a list of tensors, in the order of ``torch.export``."""
+    return {path: leaf for path, leaf in _leaves(cache) if isinstance(leaf, torch.Tensor)}
+
+
+def _leaves(cache: Any) -> list[tuple[Path, Any]]:
+    """Returns the parts into which ``torch.export`` takes a cache."""
     if cache is None:
-        return {}
+        return []
     with own_caches(cache):
         register_containers(cache, "cache", INPUTS)
         leaves, _ = pytree.tree_flatten_with_path(cache)
-    return {
-        tuple(map(_step_of, path)): leaf for path, leaf in leaves if isinstance(leaf, torch.Tensor)
-    }
+    return [(tuple(map(_step_of, path)), leaf) for path, leaf in leaves]
 
 
 def _step_of(key: Any) -> Any:

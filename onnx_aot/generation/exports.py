@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import sys
@@ -26,7 +25,12 @@ from onnx_aot.generation.examples import (
     step_inputs,
 )
 from onnx_aot.generation.halves import make_decoder_forward, make_encoder_forward, replace_forward
-from onnx_aot.generation.shortcuts import continues_text, refuse_other_texts, refuse_other_ways
+from onnx_aot.generation.shortcuts import (
+    continues_text,
+    refuse_limits,
+    refuse_other_texts,
+    refuse_other_ways,
+)
 from onnx_aot.generation.steps import make_step_forward
 from onnx_aot.pytrees.containers import own_caches
 
@@ -60,25 +64,31 @@ def export_decoder(
 ) -> ONNXProgram:
     """Exports a language model of transformers so that one program does all steps of a generation.
 
-    A step takes new tokens and the keys and values of earlier tokens, of length 0 in the first
-    step, and returns logits and the keys and values of all tokens. ``Decoder`` runs it in a loop.
+    A step takes new tokens and the states that the step before returned, and returns logits and the
+    states for the next one. ``Decoder`` runs it in a loop. The states are keys and values of
+    earlier tokens, of length 0 in the first step, and recurrent states of fixed size, zeros in the
+    first step.
 
     Inputs, integers as int64:
 
     * ``input_ids``: ``[batch_size, sequence_length]``;
-    * ``attention_mask``: ``[batch_size, past_sequence_length + sequence_length]``, 0 at padding,
-      which may stand before or behind the tokens of a row;
+    * ``attention_mask``: ``[batch_size, past_sequence_length + sequence_length]``, for all tokens
+      so far, 0 at padding, which may stand before or behind the tokens of a row. Its length is
+      called ``total_sequence_length`` if no layer keeps all keys and values;
     * ``position_ids``: like ``input_ids``, if the model takes them;
     * ``past_key_values.<layer>.key`` and ``.value``: ``[batch_size, heads, past_sequence_length,
-      size]``, in the type of the model.
+      size]``, in the type of the model. Those of a layer with a sliding window have the length
+      ``past_window_length``, at most the window less 1;
+    * ``past_conv.<layer>``, ``past_ssm.<layer>``, ``past_recurrent.<layer>`` and
+      ``past_state.<number>``: ``[batch_size, ...]``, if the model has recurrent states.
 
-    Outputs: ``logits``, ``[batch_size, sequence_length, vocabulary]``, and
-    ``present.<layer>.key`` and ``.value``, of the length ``past_sequence_length +
-    sequence_length``. They have this length also if the model attends to a sliding window.
+    Outputs: ``logits``, ``[batch_size, sequence_length, vocabulary]``, and for each state one with
+    ``present`` in place of ``past_key_values`` or ``past``. Keys and values have the length
+    ``past_sequence_length + sequence_length``; with a window, at most the window less 1.
 
     The decoder of a model with an encoder takes ``input_ids``; ``encoder_attention_mask``,
     ``[batch_size, encoder_sequence_length]``, if the encoder reads tokens;
-    ``past_key_values.<layer>.decoder.key`` and ``.value``, as above; and
+    ``past_key_values.<layer>.decoder.key`` and ``.value``, as above but without a limit; and
     ``past_key_values.<layer>.encoder.key`` and ``.value``, ``[batch_size, heads,
     encoder_sequence_length, size]``, which ``export_encoder``'s program returns once. It returns
     ``logits`` and ``present.<layer>.decoder.key`` and ``.value``.
@@ -87,34 +97,51 @@ def export_decoder(
         model: A ``...ForCausalLM`` or ``...ForConditionalGeneration`` with text on the decoder's
             side, in evaluation mode.
         f: Where to save it, as in ``onnx_aot.export``.
+        bounded: Let layers with a sliding window keep only what later tokens attend to. False for
+            runtimes that read the number of earlier tokens from the keys of any layer: all keys and
+            values have one length then, and the window is in the mask alone.
+        by_token: Let the program read the tokens of a step one after another, in a loop. Models
+            with recurrent states have code for one token, which is fast, and mostly other code for
+            several. None for what is right: the loop for states that sum up all earlier tokens,
+            and one pass over the tokens for other models; the other way if the first is refused.
         **options: Options of ``onnx_aot.export``, except the inputs, which are made here, their
             dynamic dimensions and the names. ``verify=True`` also compares steps without a past,
             of one token and of one row with PyTorch.
 
     Raises:
-        InvalidOptionError: The model has no key-value cache, or an option is not accepted.
-        DynamicShapeError: The model computes first steps, or those of one token, differently;
-            nothing has been saved.
+        InvalidOptionError: The model keeps no states, or an option is not accepted.
+        DynamicShapeError: The model computes first steps, or those of one token, differently; or a
+            text in steps differently from one without a cache. Nothing has been saved.
         OnnxExporterError: As ``onnx_aot.export`` raises.
     """
     if _check_arguments(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
         return _decoder_after_encoder(model, f, options)
-    layout = cached_states(
-        model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)}, bounded=bounded
-    )
-    if by_token is None:
-        by_token = layout.is_recurrent and not continues_text(model)
-        if layout.is_recurrent and not by_token:
-            with contextlib.suppress(OnnxExporterError):
-                return _export_steps(model, f, layout, False, options)
-            by_token = True
-    return _export_steps(model, f, layout, by_token, options)
+    start = {"input_ids": torch.ones(2, 1, dtype=torch.int64)}
+    layout = cached_states(model, start, bounded=bounded)
+    refused: OnnxExporterError | None = None
+    for way in _ways(model, layout) if by_token is None else (by_token,):
+        kept = cached_states(model, start, bounded=False) if way and layout.windows else layout
+        try:
+            return _save(_export_steps(model, kept, way, options), f, options)
+        except OnnxExporterError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
+
+
+def _ways(model: Any, layout: Layout) -> tuple[bool, ...]:
+    """Returns the values of ``by_token`` that are tried, in this order."""
+    if not layout.is_recurrent:
+        return (False,)
+    if not continues_text(model):
+        return (True,)
+    return (True, False) if layout.sums_up else (False, True)
 
 
 def _export_steps(
-    model: Any, f: Any, layout: Layout, by_token: bool, options: Mapping[str, Any]
+    model: Any, layout: Layout, by_token: bool, options: Mapping[str, Any]
 ) -> ONNXProgram:
-    """Exports a decoder without an encoder, for steps of any length or of one token."""
+    """Exports a decoder without an encoder."""
     parameter = str(cache_parameter(model.forward))
     given = decoder_inputs(model, layout, CAPTURED)
     axes = {name: dict(AXES[name]) for name in given if name in AXES}
@@ -130,9 +157,11 @@ def _export_steps(
             input_names=[*axes, *(state.name for state in layout.states)],
             output_names=["logits", *(state.present for state in layout.states)],
         )
+    if layout.is_recurrent:
+        refuse_limits(program, model)
     if layout.is_recurrent or layout.windows:
         refuse_other_texts(program, model, layout)
-    return _save(program, f, options)
+    return program
 
 
 def export_encoder(
@@ -270,18 +299,18 @@ def _verify_kinds(
 # --- names and options ---------------------------------------------------------------------------
 
 
-def _axes_of(layout: Layout, length: str) -> list[dict[int, str]]:
+def _axes_of(layout: Layout, length: str) -> list[dict[int, str] | None]:
     """Dimensions of all states, as ``dynamic_shapes`` takes those of a container."""
 
-    def name(state: State) -> str:
+    def axes(state: State | None) -> dict[int, str] | None:
+        if state is None or state.axis is None:
+            return None if state is None else {0: BATCH}
         if state.window is None:
-            return length
-        return WINDOW if len(layout.windows) == 1 else f"{WINDOW}_{state.window}"
+            return {0: BATCH, state.axis: length}
+        suffix = "" if len(layout.windows) == 1 else f"_{state.window}"
+        return {0: BATCH, state.axis: WINDOW + suffix}
 
-    return [
-        {0: BATCH} if state.axis is None else {0: BATCH, state.axis: name(state)}
-        for state in layout.states
-    ]
+    return [axes(state) for state in layout.leaves]
 
 
 def _check_arguments(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> Any:

@@ -112,7 +112,7 @@ def _buffer_class(base: Any) -> Any:
             self.values = torch.where(is_here, value_states, self.values)
             return self.keys, self.values
 
-        def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        def get_mask_sizes(self, *_: Any) -> tuple[int, int]:
             return self.keys.shape[-2], 0
 
         def get_seq_length(self) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from onnx_aot.capture.sizes.dimension_requests import is_unlimited
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.generation.caches import Layout, cache_parameter
 from onnx_aot.generation.examples import KINDS, Sizes, cut_step, device_for, make_text
@@ -21,7 +22,7 @@ from onnx_aot.torch_compat import pytree
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["continues_text", "refuse_other_texts", "refuse_other_ways"]
+__all__ = ["continues_text", "refuse_limits", "refuse_other_texts", "refuse_other_ways"]
 
 STEPS = (4, 1, 1, 3, 1)
 """Numbers of tokens in the steps of a text: after a past there are steps of one and of several."""
@@ -107,6 +108,28 @@ def refuse_other_texts(program: ONNXProgram, model: Any, layout: Layout) -> None
                 code="OA703",
             )
         cache, start = layout.fill(tensors), stop
+
+
+def refuse_limits(program: ONNXProgram, model: torch.nn.Module) -> None:
+    """Refuses a capture that is right for short texts only.
+
+    Args:
+        program: The result of the export.
+        model: The model, for its name.
+
+    Raises:
+        DynamicShapeError: A dimension has a limit.
+    """
+    assert program.exported_program is not None
+    limits = program.exported_program.range_constraints.values()
+    largest = [int(limit.upper) for limit in limits if not is_unlimited(limit.upper)]
+    if largest:
+        raise DynamicShapeError(
+            f"the code of {type(model).__name__} for several tokens takes another way for more "
+            f"than {min(largest)} of them, and the capture has one way. Let the program read one "
+            "token after another: by_token=True",
+            code="OA703",
+        )
 
 
 def continues_text(model: Any) -> bool:

@@ -37,9 +37,9 @@ def make_loop(model: Any, parameter: str, layout: Layout) -> Callable[..., Any]:
         for t in range(new):
             cache = layout.fill([state.clone() for state in states])
             set_position(cache, earlier + t)
-            given = {**inputs, "input_ids": inputs["input_ids"][:, t : t + 1], parameter: cache}
-            if "position_ids" in inputs:
-                given["position_ids"] = inputs["position_ids"][:, t : t + 1]
+            given = {**inputs, parameter: cache}
+            for name in given.keys() & {"input_ids", "position_ids"}:
+                given[name] = inputs[name][:, t, None]
             given["attention_mask"] = mask * (columns <= earlier + t) if attends else None
             found = forward(**given)
             is_token = mask[:, earlier + t]

@@ -37,7 +37,7 @@ from onnx_aot.pytrees.containers import own_caches
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["export_decoder", "export_encoder"]
+__all__ = ["export_decoder", "export_encoder", "is_recurrent"]
 
 # Names of dimensions, the same as in optimum.
 BATCH, SEQUENCE = "batch_size", "sequence_length"
@@ -116,17 +116,30 @@ def export_decoder(
     """
     if _check_arguments(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
         return _decoder_after_encoder(model, f, options)
-    start = {"input_ids": torch.ones(2, 1, dtype=torch.int64)}
-    layout = cached_states(model, start, bounded=bounded)
+    layout = _layout_of(model, bounded)
     refused: OnnxExporterError | None = None
     for way in _ways(model, layout) if by_token is None else (by_token,):
-        kept = cached_states(model, start, bounded=False) if way and layout.windows else layout
+        kept = _layout_of(model, False) if way and layout.windows else layout
         try:
             return _save(_export_steps(model, kept, way, options), f, options)
         except OnnxExporterError as error:
             refused = refused or error
     assert refused is not None
     raise refused
+
+
+def is_recurrent(model: Any) -> bool:
+    """True if a decoder has states of a fixed size.
+
+    Raises:
+        InvalidOptionError: The model is not of transformers, or keeps no states.
+    """
+    _check_arguments(model, {}, ())
+    return _layout_of(model, True).is_recurrent
+
+
+def _layout_of(model: Any, bounded: bool) -> Layout:
+    return cached_states(model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)}, bounded=bounded)
 
 
 def _ways(model: Any, layout: Layout) -> tuple[bool, ...]:

@@ -143,9 +143,20 @@ def _layout_of(model: Any, bounded: bool) -> Layout:
 
 
 def _ways(model: Any, layout: Layout) -> tuple[bool, ...]:
-    """Returns the values of ``by_token`` that are tried, in this order."""
+    """Returns the values of ``by_token`` that are tried, in this order.
+
+    Raises:
+        InvalidOptionError: There are recurrent states, and weights have no values.
+    """
     if not layout.is_recurrent:
         return (False,)
+    if layout.sums_up and any(weight.is_meta for weight in model.parameters()):
+        raise InvalidOptionError(
+            f"{type(model).__name__} has recurrent states, and weights without values: whether "
+            "steps give what a whole text gives is found by computing both. Export it with the "
+            "values of its weights",
+            code="OA701",
+        )
     if not continues_text(model):
         return (True,)
     return (True, False) if layout.sums_up else (False, True)

@@ -297,7 +297,7 @@ def _name(path: Path, part: str | None, cache: Any, model: Any) -> str:
     if attribute in KEYS_AND_VALUES:
         side = f"{part}." if part else ""
         return f"past_key_values.{layer}.{side}{attribute.removesuffix('s')}"
-    kind = attribute.removesuffix("_states")
+    kind = attribute.rpartition("_")[0] or attribute  # conv_states, recurrent_states
     if kind == "recurrent" and _has_state_size(model.config):
         kind = "ssm"
     is_one = not rest or len(read(cache, path[:-1])) == 1

@@ -16,7 +16,7 @@ __all__ = ["cut_mask", "keep_windows", "set_earlier", "set_position", "window_of
 
 def window_of(layer: Any) -> int | None:
     """The most positions that a layer of a cache keeps; None if it keeps all."""
-    kept = getattr(layer, "_kept", None)
+    kept = getattr(layer, "kept", None)
     return None if kept is None else int(kept)
 
 
@@ -29,15 +29,16 @@ def keep_windows(cache: Any, bounded: bool) -> None:
             all positions are kept; those outside the window are masked.
     """
     for layer in _windowed(cache):
-        layer.__class__ = _window_class(type(layer))
-        layer._kept = layer.sliding_window - 1 if bounded else None
+        base: Any = type(layer)
+        layer.__class__ = _window_class(base)
+        layer.kept = layer.sliding_window - 1 if bounded else None
         del layer.cumulative_length  # a number, which torch.export would fix
 
 
 def set_earlier(cache: Any, earlier: Any) -> None:
     """Tells layers with a window how many tokens came before the step, which they cannot count."""
     for layer in _windowed(cache):
-        layer._earlier = earlier
+        layer.earlier = earlier
 
 
 def set_position(cache: Any, position: Any) -> None:
@@ -47,8 +48,9 @@ def set_position(cache: Any, position: Any) -> None:
     """
     for layer in getattr(cache, "layers", ()):
         if isinstance(getattr(layer, "keys", None), torch.Tensor):
-            layer.__class__ = _buffer_class(type(layer))
-            layer._position = position
+            base: Any = type(layer)
+            layer.__class__ = _buffer_class(base)
+            layer.position = position
 
 
 def cut_mask(mask: torch.Tensor, cache: Any, new: Any) -> torch.Tensor:
@@ -73,6 +75,9 @@ def _window_class(base: Any) -> Any:
     """Returns a subclass of a layer of transformers without branches on the number of tokens."""
 
     class WindowLayer(base):  # type: ignore[misc]
+        keys: torch.Tensor
+        values: torch.Tensor
+
         def update(
             self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
         ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -82,18 +87,18 @@ def _window_class(base: Any) -> Any:
             return keys, values
 
         def _last(self, states: torch.Tensor) -> torch.Tensor:
-            if self._kept is None:
+            if self.kept is None:
                 return states
             length = states.shape[-2]
-            kept = torch.sym_min(length, self._kept)
-            return states.split([length - kept, kept], dim=-2)[1]
+            kept = torch.sym_min(length, self.kept)  # type: ignore[no-untyped-call]
+            return torch.split(states, [length - kept, kept], dim=-2)[1]
 
         def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
             held = self.keys.shape[-2]
             return held + query_length, self.get_seq_length() - held
 
         def get_seq_length(self) -> int:
-            return self.keys.shape[-2] if self._kept is None else self._earlier
+            return self.keys.shape[-2] if self.kept is None else self.earlier
 
     return _named(WindowLayer, base)
 
@@ -103,11 +108,14 @@ def _buffer_class(base: Any) -> Any:
     """Returns a subclass of a layer of transformers that keeps its size."""
 
     class BufferLayer(base):  # type: ignore[misc]
+        keys: torch.Tensor
+        values: torch.Tensor
+
         def update(
             self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
         ) -> tuple[torch.Tensor, torch.Tensor]:
             columns = torch.arange(self.keys.shape[-2], device=self.keys.device)
-            is_here = (columns == self._position)[:, None]
+            is_here = (columns == self.position)[:, None]
             self.keys = torch.where(is_here, key_states, self.keys)
             self.values = torch.where(is_here, value_states, self.values)
             return self.keys, self.values
@@ -116,7 +124,7 @@ def _buffer_class(base: Any) -> Any:
             return self.keys.shape[-2], 0
 
         def get_seq_length(self) -> int:
-            return self._position  # type: ignore[no-any-return]
+            return self.position  # type: ignore[no-any-return]
 
     return _named(BufferLayer, base)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from onnx_aot.generation.caches import Layout, cache_parameter
 from onnx_aot.generation.layers import cut_mask, set_earlier
 from onnx_aot.generation.token_loop import make_loop
+from onnx_aot.torch_compat import masks_kept
 
 __all__ = ["make_step_forward"]
 
@@ -50,32 +50,11 @@ def _make_call(model: Any, parameter: str, layout: Layout) -> Callable[..., Any]
         if counts_from_window:
             mask = cut_mask(mask, cache, new)
         set_earlier(cache, mask.shape[1] - new)
-        with _masks_kept():
+        with masks_kept():
             found = forward(**{**inputs, "attention_mask": mask, parameter: cache})
         return found.logits, layout.tensors_of(getattr(found, parameter))
 
     return call
-
-
-@contextlib.contextmanager
-def _masks_kept() -> Iterator[None]:
-    """Context in which transformers leaves out no mask.
-
-    An export keeps them anyway. The function that decides asks for lengths before it says so, and
-    the capture would have a branch on whether the window is full.
-    """
-    from transformers import masking_utils
-
-    name = "_ignore_causal_mask_sdpa"
-    before = vars(masking_utils).get(name)
-    if before is None:  # another release of transformers
-        yield
-        return
-    setattr(masking_utils, name, lambda *_, **__: False)
-    try:
-        yield
-    finally:
-        setattr(masking_utils, name, before)
 
 
 def _counts_from_window(model: Any, layout: Layout) -> bool:

@@ -24,6 +24,7 @@ from onnx_aot.generation.examples import (
     reads_tokens,
     step_inputs,
 )
+from onnx_aot.generation.experts import all_experts
 from onnx_aot.generation.halves import make_decoder_forward, make_encoder_forward, replace_forward
 from onnx_aot.generation.shortcuts import (
     continues_text,
@@ -233,7 +234,7 @@ def export_encoder(
     axes = {0: BATCH} if inputs is not None else {0: BATCH, 1: ENCODED}
     given = dict(encoder_inputs(model) if inputs is None else inputs)
     cross = cached_states(model, encoder_outputs(model), "encoder")
-    with replace_forward(model, make_encoder_forward(model.forward), given):
+    with all_experts(model), replace_forward(model, make_encoder_forward(model), given):
         return export(
             model,
             f=f,
@@ -255,7 +256,8 @@ def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ON
     captured = make_inputs(CAPTURED)
     named = [name for name in captured if name in AXES]
     width = example["encoder_outputs"].last_hidden_state.shape[-1]
-    with replace_forward(model, make_decoder_forward(model.forward, width), captured):
+    forward = make_decoder_forward(model.forward, width)
+    with all_experts(model), replace_forward(model, forward, captured):
         program = _export_program(
             model,
             make_inputs,

@@ -235,6 +235,38 @@ def bart() -> Any:
     return spread(_untied(transformers.BartForConditionalGeneration(config)), seed=2, width=0.3)
 
 
+def switch() -> Any:
+    """Mixture of experts of which a token takes one."""
+    config = transformers.SwitchTransformersConfig(
+        **TOKENS,
+        d_model=16,
+        d_kv=8,
+        d_ff=32,
+        num_layers=2,
+        num_sparse_encoder_layers=1,
+        num_decoder_layers=2,
+        num_sparse_decoder_layers=1,
+        num_heads=2,
+        num_experts=4,
+        decoder_start_token_id=0,
+    )
+    model = transformers.SwitchTransformersForConditionalGeneration(config)
+    return spread(_untied(model), seed=3)
+
+
+def nllb_moe() -> Any:
+    """Mixture of experts of which a token takes two."""
+    config = transformers.NllbMoeConfig(
+        **BOTH,
+        num_experts=4,
+        encoder_sparse_step=2,
+        decoder_sparse_step=2,
+        max_position_embeddings=64,
+    )
+    model = transformers.NllbMoeForConditionalGeneration(config)
+    return spread(_untied(model), seed=3, width=0.3)
+
+
 def whisper() -> Any:
     sizes = {"num_mel_bins": MELS, "max_source_positions": FRAMES // 2, "max_target_positions": 64}
     config = transformers.WhisperConfig(**BOTH, **sizes)

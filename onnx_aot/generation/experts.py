@@ -26,7 +26,7 @@ def all_experts(model: torch.nn.Module) -> Iterator[None]:
         copied = types.FunctionType(
             forward.__code__, names, forward.__name__, forward.__defaults__, forward.__closure__
         )
-        module.forward = types.MethodType(copied, module)  # type: ignore[method-assign]
+        module.forward = types.MethodType(copied, module)
     try:
         yield
     finally:

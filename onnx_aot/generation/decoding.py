@@ -20,7 +20,7 @@ __all__ = ["Cache", "Decoder", "EncoderDecoder"]
 PAST, PRESENT = "past_key_values", "present"
 
 Cache = dict[str, "onnxruntime.OrtValue"]
-"""Keys and values by the name of the decoder's input, as ONNX Runtime holds them."""
+"""States by name of the decoder's input, such as keys and values, as ONNX Runtime holds them."""
 
 Source = Union["ONNXProgram", str, "os.PathLike[str]", "onnxruntime.InferenceSession"]
 
@@ -58,7 +58,7 @@ class Decoder:
             )
 
     def empty_cache(self, batch: int) -> Cache:
-        """Returns the cache before the first step: keys and values of length 0.
+        """Returns the cache before the first step: keys and values of length 0, other states of 0.
 
         Keys and values from an encoder are not in it.
 
@@ -77,8 +77,8 @@ class Decoder:
             cache: The cache of all earlier steps; it is not changed.
 
         Returns:
-            Logits, ``[batch, sequence, vocabulary]``, and the cache for the next step. Its keys
-            and values stay where ONNX Runtime put them.
+            Logits, ``[batch, sequence, vocabulary]``, and the cache for the next step. Its tensors
+            stay where ONNX Runtime put them.
 
         Raises:
             InferenceError: An input is missing, or ONNX Runtime rejects it.
@@ -286,7 +286,7 @@ def _session_for(model: Source) -> onnxruntime.InferenceSession:
 
 
 def _make_empty_state(declared: Any, batch: int) -> onnxruntime.OrtValue:
-    """Returns keys or values of length 0, in the shape and type of a session's input."""
+    """Returns zeros of length 0, or of a fixed size, in the shape and type of a session's input."""
     import onnx_ir as ir
 
     from onnx_aot import dtypes

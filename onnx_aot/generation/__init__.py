@@ -1,7 +1,8 @@
-"""Exports language models with a key-value cache, and generates greedily with the exports.
+"""Exports language models with a cache, and generates greedily with the exports.
 
 Names are those of Hugging Face's optimum: the inputs are ``input_ids``, ``attention_mask``,
 ``position_ids`` and ``past_key_values.0.key``, the outputs ``logits`` and ``present.0.key``.
+Recurrent states have the names of transformers.js, such as ``past_conv.0``.
 """
 
 from __future__ import annotations

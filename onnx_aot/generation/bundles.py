@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.generation.exports import export_decoder
+from onnx_aot.generation.exports import export_decoder, is_recurrent
 
 __all__ = ["LAYOUTS", "WEIGHTS", "bundle"]
 
@@ -90,8 +90,8 @@ def bundle(
         The path of the model's file.
 
     Raises:
-        InvalidOptionError: The layout or the weights are not known, the model has an encoder, or an
-            option is not accepted.
+        InvalidOptionError: The layout or the weights are not known, the model has an encoder, or
+            recurrent states that the program does not know, or an option is not accepted.
         OnnxExporterError: As ``export_decoder`` raises.
     """
     _check_choice("layout", layout, LAYOUTS)
@@ -104,12 +104,21 @@ def bundle(
             "with export_encoder and export_decoder",
             code="OA701",
         )
+    is_for_js = layout == "transformers.js"
+    if not is_for_js and is_recurrent(loaded):
+        raise InvalidOptionError(
+            f"{type(loaded).__name__} has recurrent states, for which {layout} has no inputs. Use "
+            "layout='transformers.js', which knows some of these models, or export_decoder and "
+            "Decoder",
+            code="OA701",
+        )
+    # These programs read the number of earlier tokens from the keys of any layer.
+    options = {"bounded": False, **options}
     if weights == "fp16":
         own = isinstance(model, (str, os.PathLike))
         loaded = (loaded if own else copy.deepcopy(loaded)).half()
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    is_for_js = layout == "transformers.js"
     path = target / "onnx" / WEIGHTS[weights] if is_for_js else target / "model.onnx"
     path.parent.mkdir(exist_ok=True)
     if layout == "genai":  # it has a runtime of its own, which loads this opset
@@ -207,7 +216,13 @@ def _to_int8(source: str, path: str) -> None:
     """Quantizes the matrices of products; activations are quantized when the model runs."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    quantize_dynamic(source, path, op_types_to_quantize=["MatMul"], weight_type=QuantType.QInt8)
+    quantize_dynamic(
+        source,
+        path,
+        op_types_to_quantize=["MatMul"],
+        weight_type=QuantType.QInt8,
+        extra_options={"EnableSubgraph": True},  # recurrent models read tokens in a loop
+    )
 
 
 def _to_int4(source: str, path: str) -> None:

@@ -20,7 +20,7 @@ __all__ = ["Cache", "Decoder", "EncoderDecoder"]
 PAST, PRESENT = "past_key_values", "present"
 
 Cache = dict[str, "onnxruntime.OrtValue"]
-"""Keys and values by the name of the decoder's input, as ONNX Runtime holds them."""
+"""States by name of the decoder's input, such as keys and values, as ONNX Runtime holds them."""
 
 Source = Union["ONNXProgram", str, "os.PathLike[str]", "onnxruntime.InferenceSession"]
 
@@ -49,7 +49,7 @@ class Decoder:
         without = [
             name for name in self._outputs if _past_name(name) not in {*self._inputs, "logits"}
         ]
-        if missing or without or not any(name.startswith(PAST) for name in self._inputs):
+        if missing or without or not any(name.startswith("past_") for name in self._inputs):
             raise InvalidOptionError(
                 f"the model has the inputs {', '.join(self._inputs)} and the outputs "
                 f"{', '.join(self._outputs)}; a decoder has input_ids and {PAST}.0.key among its "
@@ -58,7 +58,7 @@ class Decoder:
             )
 
     def empty_cache(self, batch: int) -> Cache:
-        """Returns the cache before the first step: keys and values of length 0.
+        """Returns the cache before the first step: keys and values of length 0, other states of 0.
 
         Keys and values from an encoder are not in it.
 
@@ -77,8 +77,8 @@ class Decoder:
             cache: The cache of all earlier steps; it is not changed.
 
         Returns:
-            Logits, ``[batch, sequence, vocabulary]``, and the cache for the next step. Its keys
-            and values stay where ONNX Runtime put them.
+            Logits, ``[batch, sequence, vocabulary]``, and the cache for the next step. Its tensors
+            stay where ONNX Runtime put them.
 
         Raises:
             InferenceError: An input is missing, or ONNX Runtime rejects it.
@@ -260,7 +260,9 @@ class _Ending:
 
 def _past_name(name: str) -> str:
     """Name of the input that takes an output in the next step."""
-    return name.replace(PRESENT, PAST, 1)
+    if name.startswith(f"{PRESENT}."):
+        return name.replace(PRESENT, PAST, 1)
+    return name.replace(f"{PRESENT}_", "past_", 1)
 
 
 def _session_for(model: Source) -> onnxruntime.InferenceSession:
@@ -284,15 +286,15 @@ def _session_for(model: Source) -> onnxruntime.InferenceSession:
 
 
 def _make_empty_state(declared: Any, batch: int) -> onnxruntime.OrtValue:
-    """Returns keys or values of length 0, in the shape and type of a session's input."""
+    """Returns zeros of length 0, or of a fixed size, in the shape and type of a session's input."""
     import onnx_ir as ir
 
     from onnx_aot import dtypes
     from onnx_aot.program.session import to_ort
 
-    _, heads, _, size = declared.shape
+    sizes = [batch, *(size if isinstance(size, int) else 0 for size in declared.shape[1:])]
     kind = ir.DataType[declared.type.removeprefix("tensor(").removesuffix(")").upper()]
-    return to_ort(torch.zeros(batch, heads, 0, size, dtype=dtypes.to_torch(kind)))
+    return to_ort(torch.zeros(sizes, dtype=dtypes.to_torch(kind)))
 
 
 def _run(

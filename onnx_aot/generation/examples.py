@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from onnx_aot.generation.caches import Pair, cache_parameter
+from onnx_aot.generation.caches import Layout, cache_parameter
 
 __all__ = [
     "CAPTURED",
     "KINDS",
     "Sizes",
+    "cut_step",
     "decoder_inputs",
     "device_for",
     "encoder_inputs",
     "encoder_outputs",
     "main_input",
+    "make_text",
     "reads_tokens",
     "step_inputs",
 ]
@@ -58,26 +60,38 @@ def reads_tokens(model: Any) -> bool:
     return main_input(model) == "input_ids"
 
 
-def decoder_inputs(model: Any, pairs: Sequence[Pair], sizes: Sizes) -> dict[str, Any]:
-    """Returns a step's inputs for a decoder without an encoder, by parameter; the cache is last.
+def decoder_inputs(model: Any, layout: Layout, sizes: Sizes) -> dict[str, Any]:
+    """Returns a step's inputs for a decoder without an encoder, by parameter.
 
     The first row is padded on the left.
     """
-    batch, total = sizes.batch, sizes.past + sizes.sequence
-    mask = _pad_first_row(torch.ones(batch, total, dtype=torch.int64), left=True)
-    given = {"input_ids": _make_tokens(model, batch, sizes.sequence), "attention_mask": mask}
+    text = make_text(model, sizes.batch, sizes.past + sizes.sequence)
+    cache = layout.make(sizes.batch, sizes.past, device_for(model))
+    return cut_step(model, text, sizes.past, sizes.past + sizes.sequence, cache)
+
+
+def make_text(model: Any, batch: int, length: int) -> dict[str, torch.Tensor]:
+    """Returns tokens, their mask, and positions if the model takes them; one row is padded."""
+    mask = _pad_first_row(torch.ones(batch, length, dtype=torch.int64), left=True)
+    text = {"input_ids": _make_tokens(model, batch, length), "attention_mask": mask}
     if "position_ids" in inspect.signature(model.forward).parameters:
-        given["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, sizes.past :].clone()
+        text["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
     device = device_for(model)
-    return {
-        **{name: tensor.to(device) for name, tensor in given.items()},
-        str(cache_parameter(model.forward)): _make_cache(pairs, batch, sizes.past, device),
-    }
+    return {name: tensor.to(device) for name, tensor in text.items()}
 
 
-def step_inputs(
-    model: Any, own: Sequence[Pair], cross: Sequence[Pair], sizes: Sizes
+def cut_step(
+    model: Any, text: Mapping[str, torch.Tensor], start: int, stop: int, cache: Any
 ) -> dict[str, Any]:
+    """Returns the inputs of a step that reads a part of a text; the mask is for all before, too."""
+    parts = {
+        name: tensor[:, (0 if name == "attention_mask" else start) : stop].clone()
+        for name, tensor in text.items()
+    }
+    return {**parts, str(cache_parameter(model.forward)): cache, "use_cache": True}
+
+
+def step_inputs(model: Any, own: Layout, cross: Layout, sizes: Sizes) -> dict[str, Any]:
     """Returns a step's inputs for a decoder behind an encoder, as ``decoding_step`` takes them.
 
     The cache is last.
@@ -90,8 +104,7 @@ def step_inputs(
         mask = torch.ones(sizes.batch, sizes.encoded, dtype=torch.int64)
         given["encoder_attention_mask"] = _pad_first_row(mask, left=False)
     cache = EncoderDecoderCache(
-        _make_cache(own, sizes.batch, sizes.past, device),
-        _make_cache(cross, sizes.batch, sizes.encoded, device),
+        own.make(sizes.batch, sizes.past, device), cross.make(sizes.batch, sizes.encoded, device)
     )
     return {
         **{name: tensor.to(device) for name, tensor in given.items()},
@@ -111,14 +124,14 @@ def encoder_inputs(model: Any) -> dict[str, torch.Tensor]:
 
 def encoder_outputs(model: Any) -> dict[str, Any]:
     """Returns keyword inputs for one step of a decoder whose encoder is not run."""
-    from transformers.modeling_outputs import BaseModelOutput
+    from transformers.modeling_outputs import MoEModelOutput
 
     batch, device = CAPTURED.batch, device_for(model)
     width = getattr(model.get_encoder(), "config", model.config).hidden_size
     dtype = next(model.parameters()).dtype
     encoded = torch.zeros(batch, CAPTURED.encoded, width, dtype=dtype, device=device)
     return {
-        "encoder_outputs": BaseModelOutput(last_hidden_state=encoded),
+        "encoder_outputs": MoEModelOutput(last_hidden_state=encoded),
         "decoder_input_ids": _make_tokens(model, batch, 1).to(device),
     }
 
@@ -134,21 +147,3 @@ def _pad_first_row(mask: torch.Tensor, left: bool) -> torch.Tensor:
     if mask.shape[1] > 1:
         mask[0, 0 if left else -1] = 0
     return mask
-
-
-def _make_cache(pairs: Sequence[Pair], batch: int, length: int, device: torch.device) -> Any:
-    """Returns a ``DynamicCache`` with states of the model's shapes, but of another length.
-
-    Every layer holds all earlier tokens, also if the model attends to a window: tokens outside it
-    are masked, and one length is right for all layers.
-    """
-    from transformers.cache_utils import DynamicCache
-
-    numbers = torch.Generator().manual_seed(0)
-
-    def make_states(like: torch.Tensor) -> torch.Tensor:
-        _, heads, _, size = like.shape
-        made = torch.randn(batch, heads, length, size, generator=numbers)
-        return made.to(device, like.dtype)
-
-    return DynamicCache([(make_states(keys), make_states(values)) for keys, values in pairs])

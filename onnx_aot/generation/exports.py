@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnx_aot.errors import InvalidOptionError
+from onnx_aot.errors import InvalidOptionError, OnnxExporterError
 from onnx_aot.export import export
-from onnx_aot.generation.caches import cache_parameter, cached_states
+from onnx_aot.generation.caches import Layout, State, cache_parameter, cached_states
 from onnx_aot.generation.examples import (
     CAPTURED,
     KINDS,
@@ -24,18 +24,26 @@ from onnx_aot.generation.examples import (
     reads_tokens,
     step_inputs,
 )
+from onnx_aot.generation.experts import all_experts
 from onnx_aot.generation.halves import make_decoder_forward, make_encoder_forward, replace_forward
-from onnx_aot.generation.shortcuts import refuse_other_ways
+from onnx_aot.generation.shortcuts import (
+    continues_text,
+    refuse_limits,
+    refuse_other_texts,
+    refuse_other_ways,
+)
+from onnx_aot.generation.steps import make_step_forward
 from onnx_aot.pytrees.containers import own_caches
 
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["export_decoder", "export_encoder"]
+__all__ = ["export_decoder", "export_encoder", "is_recurrent"]
 
 # Names of dimensions, the same as in optimum.
 BATCH, SEQUENCE = "batch_size", "sequence_length"
 PAST, ENCODED = "past_sequence_length", "encoder_sequence_length"
+WINDOW, TOTAL = "past_window_length", "total_sequence_length"
 TOKENS = {0: BATCH, 1: SEQUENCE}
 AXES = {
     "input_ids": TOKENS,
@@ -48,29 +56,40 @@ DECIDED = ("args", "kwargs", "dynamic_axes", "input_names", "output_names")
 
 
 def export_decoder(
-    model: torch.nn.Module, f: str | os.PathLike[str] | Any | None = None, **options: Any
+    model: torch.nn.Module,
+    f: str | os.PathLike[str] | Any | None = None,
+    *,
+    bounded: bool = True,
+    by_token: bool | None = None,
+    **options: Any,
 ) -> ONNXProgram:
     """Exports a language model of transformers so that one program does all steps of a generation.
 
-    A step takes new tokens and the keys and values of earlier tokens, of length 0 in the first
-    step, and returns logits and the keys and values of all tokens. ``Decoder`` runs it in a loop.
+    A step takes new tokens and the states that the step before returned, and returns logits and the
+    states for the next one. ``Decoder`` runs it in a loop. The states are keys and values of
+    earlier tokens, of length 0 in the first step, and recurrent states of fixed size, zeros in the
+    first step.
 
     Inputs, integers as int64:
 
     * ``input_ids``: ``[batch_size, sequence_length]``;
-    * ``attention_mask``: ``[batch_size, past_sequence_length + sequence_length]``, 0 at padding,
-      which may stand before or behind the tokens of a row;
+    * ``attention_mask``: ``[batch_size, past_sequence_length + sequence_length]``, for all tokens
+      so far, 0 at padding, which may stand before or behind the tokens of a row. Its length is
+      called ``total_sequence_length`` if no layer keeps all keys and values;
     * ``position_ids``: like ``input_ids``, if the model takes them;
     * ``past_key_values.<layer>.key`` and ``.value``: ``[batch_size, heads, past_sequence_length,
-      size]``, in the type of the model.
+      size]``, in the type of the model. Those of a layer with a sliding window have the length
+      ``past_window_length``, at most the window less 1;
+    * ``past_conv.<layer>``, ``past_ssm.<layer>``, ``past_recurrent.<layer>`` and
+      ``past_state.<number>``: ``[batch_size, ...]``, if the model has recurrent states.
 
-    Outputs: ``logits``, ``[batch_size, sequence_length, vocabulary]``, and
-    ``present.<layer>.key`` and ``.value``, of the length ``past_sequence_length +
-    sequence_length``. They have this length also if the model attends to a sliding window.
+    Outputs: ``logits``, ``[batch_size, sequence_length, vocabulary]``, and for each state one with
+    ``present`` in place of ``past_key_values`` or ``past``. Keys and values have the length
+    ``past_sequence_length + sequence_length``; with a window, at most the window less 1.
 
     The decoder of a model with an encoder takes ``input_ids``; ``encoder_attention_mask``,
     ``[batch_size, encoder_sequence_length]``, if the encoder reads tokens;
-    ``past_key_values.<layer>.decoder.key`` and ``.value``, as above; and
+    ``past_key_values.<layer>.decoder.key`` and ``.value``, as above but without a limit; and
     ``past_key_values.<layer>.encoder.key`` and ``.value``, ``[batch_size, heads,
     encoder_sequence_length, size]``, which ``export_encoder``'s program returns once. It returns
     ``logits`` and ``present.<layer>.decoder.key`` and ``.value``.
@@ -79,36 +98,95 @@ def export_decoder(
         model: A ``...ForCausalLM`` or ``...ForConditionalGeneration`` with text on the decoder's
             side, in evaluation mode.
         f: Where to save it, as in ``onnx_aot.export``.
+        bounded: Let layers with a sliding window keep only what later tokens attend to. False for
+            runtimes that read the number of earlier tokens from the keys of any layer: all keys and
+            values have one length then, and the window is in the mask alone.
+        by_token: Let the program read the tokens of a step one after another, in a loop. Models
+            with recurrent states have code for one token, which is fast, and mostly other code for
+            several. None for what is right: the loop for states that sum up all earlier tokens,
+            and one pass over the tokens for other models; the other way if the first is refused.
         **options: Options of ``onnx_aot.export``, except the inputs, which are made here, their
             dynamic dimensions and the names. ``verify=True`` also compares steps without a past,
             of one token and of one row with PyTorch.
 
     Raises:
-        InvalidOptionError: The model has no key-value cache, or an option is not accepted.
-        DynamicShapeError: The model computes first steps, or those of one token, differently;
-            nothing has been saved.
+        InvalidOptionError: The model keeps no states, or an option is not accepted.
+        DynamicShapeError: The model computes first steps, or those of one token, differently; or a
+            text in steps differently from one without a cache. Nothing has been saved.
         OnnxExporterError: As ``onnx_aot.export`` raises.
     """
     if _check_arguments(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
         return _decoder_after_encoder(model, f, options)
-    pairs = cached_states(model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)})
+    layout = _layout_of(model, bounded)
+    refused: OnnxExporterError | None = None
+    for way in _ways(model, layout) if by_token is None else (by_token,):
+        kept = _layout_of(model, False) if way and layout.windows else layout
+        try:
+            return _save(_export_steps(model, kept, way, options), f, options)
+        except OnnxExporterError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
 
-    def make_inputs(sizes: Sizes) -> dict[str, Any]:
-        return {**decoder_inputs(model, pairs, sizes), "use_cache": True}
 
-    named = [name for name in make_inputs(CAPTURED) if name in AXES]
-    return _export_program(
-        model,
-        f,
-        make_inputs,
-        options,
-        dynamic_shapes={
-            **{name: AXES[name] for name in named},
-            str(cache_parameter(model.forward)): _per_layer(PAST, pairs),
-        },
-        input_names=[*named, *_state_names("past_key_values", "", pairs)],
-        output_names=["logits", *_state_names("present", "", pairs)],
-    )
+def is_recurrent(model: Any) -> bool:
+    """True if a decoder has states of a fixed size.
+
+    Raises:
+        InvalidOptionError: The model is not of transformers, or keeps no states.
+    """
+    _check_arguments(model, {}, ())
+    return _layout_of(model, True).is_recurrent
+
+
+def _layout_of(model: Any, bounded: bool) -> Layout:
+    return cached_states(model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)}, bounded=bounded)
+
+
+def _ways(model: Any, layout: Layout) -> tuple[bool, ...]:
+    """Returns the values of ``by_token`` that are tried, in this order.
+
+    Raises:
+        InvalidOptionError: There are recurrent states, and weights have no values.
+    """
+    if not layout.is_recurrent:
+        return (False,)
+    if layout.sums_up and any(weight.is_meta for weight in model.parameters()):
+        raise InvalidOptionError(
+            f"{type(model).__name__} has recurrent states, and weights without values: whether "
+            "steps give what a whole text gives is found by computing both. Export it with the "
+            "values of its weights",
+            code="OA701",
+        )
+    if not continues_text(model):
+        return (True,)
+    return (True, False) if layout.sums_up else (False, True)
+
+
+def _export_steps(
+    model: Any, layout: Layout, by_token: bool, options: Mapping[str, Any]
+) -> ONNXProgram:
+    """Exports a decoder without an encoder."""
+    parameter = str(cache_parameter(model.forward))
+    given = decoder_inputs(model, layout, CAPTURED)
+    axes = {name: dict(AXES[name]) for name in given if name in AXES}
+    if not layout.has_all_positions:  # no state tells how many tokens there were
+        axes["attention_mask"][1] = TOTAL
+    step = make_step_forward(model, layout, by_token)
+    with replace_forward(model, step, given):
+        program = _export_program(
+            model,
+            lambda sizes: decoder_inputs(model, layout, sizes),
+            options,
+            dynamic_shapes={**axes, parameter: _axes_of(layout, PAST)},
+            input_names=[*axes, *(state.name for state in layout.states)],
+            output_names=["logits", *(state.present for state in layout.states)],
+        )
+    if layout.is_recurrent:
+        refuse_limits(program, model)
+    if layout.is_recurrent or layout.windows:
+        refuse_other_texts(program, model, layout)
+    return program
 
 
 def export_encoder(
@@ -155,22 +233,22 @@ def export_encoder(
         )
     axes = {0: BATCH} if inputs is not None else {0: BATCH, 1: ENCODED}
     given = dict(encoder_inputs(model) if inputs is None else inputs)
-    pairs = cached_states(model, encoder_outputs(model), cross=True)
-    with replace_forward(model, make_encoder_forward(model.forward), given):
+    cross = cached_states(model, encoder_outputs(model), "encoder")
+    with all_experts(model), replace_forward(model, make_encoder_forward(model), given):
         return export(
             model,
             f=f,
             kwargs=given,
             dynamic_shapes=dict(dynamic_shapes or dict.fromkeys(given, axes)),
             input_names=list(given),
-            output_names=["last_hidden_state", *_state_names("present", "encoder.", pairs)],
+            output_names=["last_hidden_state", *(state.present for state in cross.states)],
             **options,
         )
 
 
 def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ONNXProgram:
     example = encoder_outputs(model)
-    own, cross = (cached_states(model, example, cross=of_encoder) for of_encoder in (False, True))
+    own, cross = (cached_states(model, example, side, False) for side in ("decoder", "encoder"))
 
     def make_inputs(sizes: Sizes) -> dict[str, Any]:
         return step_inputs(model, own, cross, sizes)
@@ -178,36 +256,32 @@ def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ON
     captured = make_inputs(CAPTURED)
     named = [name for name in captured if name in AXES]
     width = example["encoder_outputs"].last_hidden_state.shape[-1]
-    with replace_forward(model, make_decoder_forward(model.forward, width), captured):
-        return _export_program(
+    forward = make_decoder_forward(model.forward, width)
+    with all_experts(model), replace_forward(model, forward, captured):
+        program = _export_program(
             model,
-            f,
             make_inputs,
             options,
             dynamic_shapes={
                 **{name: AXES[name] for name in named},
                 "past_key_values": {
-                    "self_attention_cache": _per_layer(PAST, own),
-                    "cross_attention_cache": _per_layer(ENCODED, cross),
+                    "self_attention_cache": _axes_of(own, PAST),
+                    "cross_attention_cache": _axes_of(cross, ENCODED),
                 },
             },
-            input_names=[
-                *named,
-                *_state_names("past_key_values", "decoder.", own),
-                *_state_names("past_key_values", "encoder.", cross),
-            ],
-            output_names=["logits", *_state_names("present", "decoder.", own)],
+            input_names=[*named, *(state.name for state in (*own.states, *cross.states))],
+            output_names=["logits", *(state.present for state in own.states)],
         )
+    return _save(program, f, options)
 
 
 def _export_program(
     model: torch.nn.Module,
-    f: Any,
     inputs: Callable[[Sizes], dict[str, Any]],
     options: Mapping[str, Any],
     **decided: Any,
 ) -> ONNXProgram:
-    """Exports a program, and saves it if the steps that were not captured are right too.
+    """Exports a program, and checks that the steps that were not captured are right too.
 
     ``export`` itself verifies sizes that satisfy all guards of the capture, and so neither a step
     without a past nor one of a single token.
@@ -218,6 +292,11 @@ def _export_program(
         refuse_other_ways(program, model, inputs)
         if options.get("verify") and program.has_values:
             _verify_kinds(program, model, inputs)
+    return program
+
+
+def _save(program: ONNXProgram, f: Any, options: Mapping[str, Any]) -> ONNXProgram:
+    """Saves a program unless ``f`` is None, and returns it."""
     if f is not None:
         program.save(
             f,
@@ -246,13 +325,18 @@ def _verify_kinds(
 # --- names and options ---------------------------------------------------------------------------
 
 
-def _state_names(name: str, part: str, pairs: Sequence[Any]) -> list[str]:
-    return [f"{name}.{i}.{part}{which}" for i in range(len(pairs)) for which in ("key", "value")]
+def _axes_of(layout: Layout, length: str) -> list[dict[int, str] | None]:
+    """Dimensions of all states, as ``dynamic_shapes`` takes those of a container."""
 
+    def axes(state: State | None) -> dict[int, str] | None:
+        if state is None or state.axis is None:
+            return None if state is None else {0: BATCH}
+        if state.window is None:
+            return {0: BATCH, state.axis: length}
+        suffix = "" if len(layout.windows) == 1 else f"_{state.window}"
+        return {0: BATCH, state.axis: WINDOW + suffix}
 
-def _per_layer(length: str, pairs: Sequence[Any]) -> list[list[dict[int, str]]]:
-    """Dimensions of the keys and values of every layer, as ``dynamic_shapes`` takes a cache."""
-    return [[{0: BATCH, 2: length}] * len(pairs)] * 2
+    return [axes(state) for state in layout.leaves]
 
 
 def _check_arguments(model: Any, options: Mapping[str, Any], decided: Sequence[str]) -> Any:

@@ -14,25 +14,28 @@ from onnx_aot.generation.caches import cache_parameter
 __all__ = ["make_decoder_forward", "make_encoder_forward", "replace_forward"]
 
 
-def make_encoder_forward(forward: Callable[..., Any]) -> Callable[..., Any]:
+def make_encoder_forward(model: Any) -> Callable[..., Any]:
     """Returns a ``forward`` of the encoder with the keys and values of the cross-attention.
 
     These are the part of the decoder that depends on the encoder alone. The decoder is called for
     one token, which they do not depend on; the rest of the call is unused, and so is not in the
-    ONNX model.
+    ONNX model. The encoder is called before, with the inputs that it takes, as ``generate`` does.
     """
     from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
+    forward, encoder = model.forward, model.get_encoder()
     parameter = str(cache_parameter(forward))
+    taken = inspect.signature(encoder.forward).parameters
 
     def encode(**inputs: torch.Tensor) -> Any:
         first = next(iter(inputs.values()))
+        encoded = encoder(**{name: inputs[name] for name in inputs if name in taken})
         start = torch.zeros(first.shape[0], 1, dtype=torch.int64, device=first.device)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         held = {parameter: cache}
-        found = forward(**inputs, **held, decoder_input_ids=start, use_cache=True)
+        forward(**inputs, **held, encoder_outputs=encoded, decoder_input_ids=start, use_cache=True)
         layers: list[Any] = cache.cross_attention_cache.layers
-        return found.encoder_last_hidden_state, [(layer.keys, layer.values) for layer in layers]
+        return encoded.last_hidden_state, [(layer.keys, layer.values) for layer in layers]
 
     return encode
 
@@ -42,7 +45,7 @@ def make_decoder_forward(forward: Callable[..., Any], width: int) -> Callable[..
 
     It reads only the sizes of the encoder's output, which is ``width`` wide, so zeros replace it.
     """
-    from transformers.modeling_outputs import BaseModelOutput
+    from transformers.modeling_outputs import MoEModelOutput
 
     parameter = str(cache_parameter(forward))
 
@@ -52,7 +55,7 @@ def make_decoder_forward(forward: Callable[..., Any], width: int) -> Callable[..
         encoder_attention_mask: torch.Tensor | None = None,
     ) -> Any:
         keys = past_key_values.cross_attention_cache.layers[0].keys
-        encoded = BaseModelOutput(keys.new_zeros(keys.shape[0], keys.shape[2], width))
+        encoded = MoEModelOutput(keys.new_zeros(keys.shape[0], keys.shape[2], width))
         masks = {} if encoder_attention_mask is None else {"attention_mask": encoder_attention_mask}
         found = forward(
             encoder_outputs=encoded,

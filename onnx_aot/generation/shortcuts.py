@@ -8,23 +8,32 @@ tokens, and no second copy of the weights.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from onnx_aot.capture.sizes.dimension_requests import is_unlimited
 from onnx_aot.errors import DynamicShapeError
-from onnx_aot.generation.examples import KINDS, Sizes
+from onnx_aot.generation.caches import Layout, cache_parameter
+from onnx_aot.generation.examples import KINDS, Sizes, cut_step, device_for, make_text
 from onnx_aot.torch_compat import pytree
 
 if TYPE_CHECKING:
+    from onnx_aot.inspection.differences import OutputDifference
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["refuse_other_ways"]
+__all__ = ["continues_text", "refuse_limits", "refuse_other_texts", "refuse_other_ways"]
+
+STEPS = (4, 1, 1, 3, 1)
+"""Numbers of tokens in the steps of a text: after a past there are steps of one and of several."""
 
 
 def refuse_other_ways(
-    program: ONNXProgram, model: torch.nn.Module, inputs: Callable[[Sizes], dict[str, Any]]
+    program: ONNXProgram,
+    model: torch.nn.Module,
+    inputs: Callable[[Sizes], dict[str, Any]],
 ) -> None:
     """Compares the logits of the captured graph with the model's, in every kind of step.
 
@@ -41,58 +50,161 @@ def refuse_other_ways(
     if model.training or not program.has_values:
         return
     for sizes in KINDS:
-        actual = _captured_logits(program, inputs(sizes))
-        if actual is None:  # torch cannot run it; happens with models other than transformers'
+        outputs = _run(program, inputs(sizes))
+        if outputs is None:  # torch cannot run it; happens with models other than transformers'
             return
         given = inputs(sizes)
         with torch.no_grad():
             returned = model(**given)
         expected = returned[0] if isinstance(returned, tuple) else returned.logits
-        _refuse_difference(type(model).__name__, expected, actual, given, sizes)
+        if expected.shape[:2] != (sizes.batch, sizes.sequence):
+            continue  # an error of the model: that of RWKV, for one token in each of two rows
+        difference = _difference(expected, outputs[0], given.get("attention_mask"), sizes.past)
+        if not difference.within:
+            raise DynamicShapeError(
+                f"{type(model).__name__} computes some steps differently from the captured one, "
+                f"which has a past and several tokens: with {sizes.batch} row(s), {sizes.past} "
+                f"tokens before and {sizes.sequence} new ones the logits of the capture differ by "
+                f"up to {difference.max_absolute:.3g}. One program cannot do both. Export two with "
+                "onnx_aot.export, one for first steps, without past_key_values, and one for the "
+                "others; or find the code in forward that depends on the length of the past or "
+                "the sequence",
+                code="OA703",
+            )
 
 
-def _captured_logits(program: ONNXProgram, kwargs: Mapping[str, Any]) -> torch.Tensor | None:
-    """Returns the first output of the captured graph, or None if torch cannot run it."""
+def refuse_other_texts(program: ONNXProgram, model: Any, layout: Layout) -> None:
+    """Compares the logits of the captured graph, step by step, with the model's on a whole text.
+
+    This is for states that sum up the tokens before, or that keep some of them: an error in one
+    step shows in the next. Does nothing where ``refuse_other_ways`` does nothing.
+
+    Args:
+        program: The result of the export.
+        model: The model, with its own ``forward``, which is called once without a cache.
+        layout: Its states.
+
+    Raises:
+        DynamicShapeError: The logits of a step differ.
+    """
+    if model.training or not program.has_values:
+        return
+    text = make_text(model, 2, sum(STEPS))
+    with torch.no_grad():
+        expected = model(**text, use_cache=False).logits
+    cache, start, exact = layout.make(2, 0, device_for(model)), 0, None
+    for step in STEPS:
+        stop = start + step
+        outputs = _run(program, cut_step(model, text, start, stop, cache))
+        if outputs is None:
+            return
+        logits, *tensors = outputs
+        mask = text["attention_mask"][:, :stop]
+        difference = _difference(expected[:, start:stop], logits, mask, start)
+        if not difference.within:
+            exact = _widened(model, text) if exact is None else exact
+            part = None if exact is None else exact[:, start:stop]
+            difference = _difference(expected[:, start:stop], logits, mask, start, part)
+        if not difference.right:
+            raise DynamicShapeError(
+                f"{type(model).__name__} computes a text differently in steps: the logits of "
+                f"tokens {start + 1} to {stop} differ by up to {difference.max_absolute:.3g} from "
+                "those of one call without a cache. One program cannot be right for both. Export "
+                "with onnx_aot.export, where inputs, states and names are up to you",
+                code="OA703",
+            )
+        cache, start = layout.fill(tensors), stop
+
+
+def _widened(model: Any, text: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+    """Returns the logits of a text in a wider type, which tell rounding from errors.
+
+    None if PyTorch cannot compute them, as for some experts in float64.
+    """
+    is_single = next(model.parameters()).dtype == torch.float32
+    try:
+        with torch.no_grad():
+            wider = copy.deepcopy(model).to(torch.float64 if is_single else torch.float32)
+            logits: torch.Tensor = wider(**text, use_cache=False).logits
+    except RuntimeError:
+        return None
+    return logits.double()
+
+
+def refuse_limits(program: ONNXProgram, model: torch.nn.Module) -> None:
+    """Refuses a capture that is right for short texts only.
+
+    Args:
+        program: The result of the export.
+        model: The model, for its name.
+
+    Raises:
+        DynamicShapeError: A dimension has a limit.
+    """
+    assert program.exported_program is not None
+    limits = program.exported_program.range_constraints.values()
+    largest = [int(limit.upper) for limit in limits if not is_unlimited(limit.upper)]
+    if largest:
+        raise DynamicShapeError(
+            f"the code of {type(model).__name__} for several tokens takes another way for more "
+            f"than {min(largest)} of them, and the capture has one way. Let the program read one "
+            "token after another: by_token=True",
+            code="OA703",
+        )
+
+
+def continues_text(model: Any) -> bool:
+    """True if a model reads several tokens after others as if all were given at once.
+
+    Kernels of some recurrent layers begin a sequence of tokens with zeros, and take a state into
+    account for one token only. The model is called three times. Without the values of weights, or
+    in training mode, the answer is False: steps of one token are what every such model computes.
+    """
+    if model.training or any(weight.is_meta for weight in model.parameters()):
+        return False
+    text = make_text(model, 2, 7)
+    parameter = str(cache_parameter(model.forward))
+    try:
+        with torch.no_grad():
+            whole = model(**text, use_cache=False).logits
+            first = cut_step(model, text, 0, 4, None)
+            second = cut_step(model, text, 4, 7, getattr(model(**first), parameter))
+            logits = model(**second).logits
+    except Exception:  # it refuses such a step, or fails in it
+        return False
+    return _difference(whole[:, 4:], logits, None, 4).within
+
+
+def _run(program: ONNXProgram, kwargs: Mapping[str, Any]) -> list[torch.Tensor] | None:
+    """Returns the outputs of the captured graph, or None if torch cannot run it."""
     from onnx_aot.inspection.fx_run import run_captured
 
     assert program.exported_program is not None
     held = {*program.state, *program.weights}
     names = [str(v.name) for v in program.model.graph.inputs if v.name not in held]
     tensors = [leaf for leaf in pytree.tree_leaves(kwargs) if isinstance(leaf, torch.Tensor)]
-    logits = program.exported_program.graph_signature.user_outputs[0]
-    found: list[torch.Tensor] = []
+    wanted = program.exported_program.graph_signature.user_outputs
+    found: dict[str, torch.Tensor] = {}
 
-    def collect_logits(node: torch.fx.Node, result: Any, _: bool) -> None:
-        if node.name == logits and isinstance(result, torch.Tensor):
-            found.append(result)
+    def collect(node: torch.fx.Node, result: Any, _: bool) -> None:
+        if node.name in wanted and isinstance(result, torch.Tensor):
+            found[node.name] = result
 
-    run_captured(
-        program, dict(zip(names, tensors, strict=True)) | program.weights, (), collect_logits
-    )
-    return found[0] if found else None
+    run_captured(program, dict(zip(names, tensors, strict=True)) | program.weights, (), collect)
+    return [found[str(name)] for name in wanted] if found.keys() == {*wanted} else None
 
 
-def _refuse_difference(
-    name: str,
+def _difference(
     expected: torch.Tensor,
     actual: torch.Tensor,
-    given: Mapping[str, Any],
-    sizes: Sizes,
-) -> None:
-    from onnx_aot.inspection.differences import compare_outputs
+    mask: torch.Tensor | None,
+    start: int,
+    exact: torch.Tensor | None = None,
+) -> OutputDifference:
+    """Compares logits of the tokens from ``start`` on; results at padding are not used."""
+    from onnx_aot.inspection.differences import add_rounding, compare_outputs
 
-    if "attention_mask" in given:  # results at padding are not used
-        read = given["attention_mask"][:, sizes.past :].bool()
-        expected, actual = expected[read], actual[read]
+    read = slice(None) if mask is None else mask[:, start:].bool()
+    expected, actual = expected[read], actual[read]
     (difference,) = compare_outputs(["logits"], [expected], [actual])
-    if difference.within:
-        return
-    raise DynamicShapeError(
-        f"{name} computes some steps differently from the captured one, which has a past and "
-        f"several tokens: with {sizes.batch} row(s), {sizes.past} tokens before and "
-        f"{sizes.sequence} new ones the logits of the capture differ by up to "
-        f"{difference.max_absolute:.3g}. One program cannot do both. Export two with "
-        "onnx_aot.export, one for first steps, without past_key_values, and one for the others; "
-        "or find the code in forward that depends on the length of the past or the sequence",
-        code="OA703",
-    )
+    return add_rounding(difference, expected, actual, None if exact is None else exact[read])

@@ -36,11 +36,16 @@ _MODULES = (
 )
 _OTHERS = {"torch", "onnx_aot", *sys.stdlib_module_names} - {"__main__"}
 
+_PARTS_OF_MODELS = (os.path.join(PACKAGE, "generation", "token_loop.py"),)
+"""Files of this package that run as parts of the models that are captured."""
+
 _Line = TypeVar("_Line", bound=SourceLocation)
 
 
 def is_users_file(file: str) -> bool:
-    """True if a file belongs neither to torch, Python nor this package."""
+    """True if a file belongs neither to torch, Python nor this package, or is part of a model."""
+    if file in _PARTS_OF_MODELS:
+        return True
     if file.startswith((TORCH_FOLDER, PACKAGE, *GENERATED)):
         return False
     return not file.startswith(_PYTHON) or _is_installed(file)

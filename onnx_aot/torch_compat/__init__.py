@@ -72,6 +72,7 @@ from onnx_aot.torch_compat.lookup import (
     private,
     pytree,
 )
+from onnx_aot.torch_compat.mask_skips import masks_kept
 from onnx_aot.torch_compat.modules import REGISTRIES, HookedForward, has_hooks, registered_in
 from onnx_aot.torch_compat.namespaces import namespaces_of_files
 from onnx_aot.torch_compat.overloads import (
@@ -382,6 +383,7 @@ __all__ = [
     "log_of_size",
     "make_body",
     "map_slices",
+    "masks_kept",
     "memory_keys",
     "missing_fake_kernels",
     "missing_operators",

@@ -25,6 +25,16 @@ DECODER = TOKENS | {
     "num_key_value_heads": 1,
     "max_position_embeddings": 64,
 }
+STATES = {"hidden_size": 16, "state_size": 4, "num_hidden_layers": 2}
+MAMBA2 = {
+    "mamba_n_heads": 4,
+    "mamba_d_head": 8,
+    "mamba_n_groups": 1,
+    "mamba_d_state": 4,
+    "mamba_chunk_size": 4,
+}
+MIXTURE = {"num_local_experts": 4, "num_experts_per_tok": 2}
+WINDOW_AND_FULL = ["sliding_attention", "full_attention"]
 BOTH = TOKENS | {
     "d_model": 16,
     "encoder_layers": 2,
@@ -74,6 +84,139 @@ def gemma2(window: int = WINDOW) -> Any:
     return spread(transformers.Gemma2ForCausalLM(config))
 
 
+def gpt_oss() -> Any:
+    """Model with a window in every other layer, and experts."""
+    config = transformers.GptOssConfig(
+        **DECODER, **MIXTURE, head_dim=8, sliding_window=WINDOW, layer_types=WINDOW_AND_FULL
+    )
+    return spread(transformers.GptOssForCausalLM(config))
+
+
+def llama4() -> Any:
+    """Model with a layer that attends within chunks, whose borders depend on absolute positions."""
+    config = transformers.Llama4TextConfig(
+        **DECODER,
+        head_dim=8,
+        attention_chunk_size=WINDOW,
+        intermediate_size_mlp=32,
+        num_local_experts=2,
+        num_experts_per_tok=1,
+        layer_types=["chunked_attention", "full_attention"],
+    )
+    return spread(transformers.Llama4ForCausalLM(config))
+
+
+def gemma3n() -> Any:
+    """Model whose last layers use the keys and values of earlier ones."""
+    config = transformers.Gemma3nTextConfig(
+        **DECODER | {"num_hidden_layers": 4},
+        head_dim=8,
+        sliding_window=WINDOW,
+        layer_types=WINDOW_AND_FULL * 2,
+        num_kv_shared_layers=2,
+        vocab_size_per_layer_input=VOCABULARY,
+        hidden_size_per_layer_input=8,
+        laurel_rank=4,
+        altup_num_inputs=2,
+        tie_word_embeddings=False,
+    )
+    return spread(transformers.Gemma3nForCausalLM(config))
+
+
+def lfm2() -> Any:
+    """Model with states of convolutions, and with attention."""
+    config = transformers.Lfm2Config(
+        **DECODER, layer_types=["conv", "full_attention"], block_multiple_of=8
+    )
+    return spread(transformers.Lfm2ForCausalLM(config), seed=3)
+
+
+def mamba() -> Any:
+    config = transformers.MambaConfig(**TOKENS, **STATES, intermediate_size=32)
+    return spread(transformers.MambaForCausalLM(config))
+
+
+def mamba2() -> Any:
+    """Model whose code for several tokens reads them in chunks of 4."""
+    config = transformers.Mamba2Config(
+        **TOKENS, **STATES, num_heads=4, head_dim=8, n_groups=1, chunk_size=4
+    )
+    return spread(transformers.Mamba2ForCausalLM(config))
+
+
+def rwkv() -> Any:
+    """Model whose states are tensors without a class, not all zeros at first."""
+    config = transformers.RwkvConfig(
+        **TOKENS, hidden_size=16, attention_hidden_size=16, num_hidden_layers=2, context_length=64
+    )
+    return spread(transformers.RwkvForCausalLM(config))
+
+
+def jamba() -> Any:
+    """Model with a layer of Mamba, one of attention, and experts."""
+    config = transformers.JambaConfig(
+        **DECODER,
+        attn_layer_period=2,
+        attn_layer_offset=1,
+        expert_layer_period=2,
+        expert_layer_offset=1,
+        num_experts=2,
+        mamba_d_state=4,
+        mamba_dt_rank=2,
+        use_mamba_kernels=False,
+    )
+    return spread(transformers.JambaForCausalLM(config))
+
+
+def falcon_h1() -> Any:
+    """Model with attention and Mamba 2 side by side in each layer."""
+    config = transformers.FalconH1Config(**DECODER, **MAMBA2, mamba_d_ssm=32)
+    return spread(transformers.FalconH1ForCausalLM(config))
+
+
+def qwen3_next() -> Any:
+    """Model with linear attention, gated, and with experts."""
+    config = transformers.Qwen3NextConfig(
+        **DECODER,
+        layer_types=["linear_attention", "full_attention"],
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        linear_num_key_heads=2,
+        linear_num_value_heads=2,
+        head_dim=8,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=16,
+        shared_expert_intermediate_size=16,
+    )
+    return spread(transformers.Qwen3NextForCausalLM(config))
+
+
+def zamba2() -> Any:
+    """Model that bounds its time steps where it reads several tokens, and not for one."""
+    config = transformers.Zamba2Config(
+        **DECODER | {"num_hidden_layers": 3},
+        layers_block_type=["mamba", "mamba", "hybrid"],
+        mamba_d_state=4,
+        n_mamba_heads=4,
+        mamba_headdim=8,
+        mamba_ngroups=1,
+        chunk_size=4,
+        num_mem_blocks=1,
+        adapter_rank=4,
+        attention_head_dim=16,
+    )
+    return spread(transformers.Zamba2ForCausalLM(config))
+
+
+def recurrent_gemma() -> Any:
+    """Model that keeps its states in its modules."""
+    config = transformers.RecurrentGemmaConfig(
+        **DECODER, block_types=["recurrent", "attention"], attention_window_size=4, lru_width=16
+    )
+    return spread(transformers.RecurrentGemmaForCausalLM(config))
+
+
 def _untied(model: Any) -> Any:
     """Unties the output head; a model that shares it with the embedding repeats its input."""
     model.lm_head = torch.nn.Linear(16, VOCABULARY, bias=False)
@@ -90,6 +233,38 @@ def t5() -> Any:
 def bart() -> Any:
     config = transformers.BartConfig(**BOTH, max_position_embeddings=64, forced_eos_token_id=None)
     return spread(_untied(transformers.BartForConditionalGeneration(config)), seed=2, width=0.3)
+
+
+def switch() -> Any:
+    """Mixture of experts of which a token takes one."""
+    config = transformers.SwitchTransformersConfig(
+        **TOKENS,
+        d_model=16,
+        d_kv=8,
+        d_ff=32,
+        num_layers=2,
+        num_sparse_encoder_layers=1,
+        num_decoder_layers=2,
+        num_sparse_decoder_layers=1,
+        num_heads=2,
+        num_experts=4,
+        decoder_start_token_id=0,
+    )
+    model = transformers.SwitchTransformersForConditionalGeneration(config)
+    return spread(_untied(model), seed=3)
+
+
+def nllb_moe() -> Any:
+    """Mixture of experts of which a token takes two."""
+    config = transformers.NllbMoeConfig(
+        **BOTH,
+        num_experts=4,
+        encoder_sparse_step=2,
+        decoder_sparse_step=2,
+        max_position_embeddings=64,
+    )
+    model = transformers.NllbMoeForConditionalGeneration(config)
+    return spread(_untied(model), seed=3, width=0.3)
 
 
 def whisper() -> Any:

@@ -84,8 +84,10 @@ EXPLANATIONS = """A part of the reasons below, found in the clients and tools, a
   and so does `clip` with four bits, in the files of both exporters.
 * **matmul_nbits and quantize_dynamic**: models whose weights are all those of convolutions, or of
   `Gemm`, have nothing for them to do.
+* **ONNX reference** has no `GatherElements` from more than 64 elements, by which torch.onnx writes
+  a lookup of `bert`.
 * **OpenCV** merges a `HardSigmoid` and a `Mul` behind it into `HardSwish`, whatever the other
-  factor is, so `mobilenet_v3_small` is wrong. It has no `Abs` of int64, which `t5` takes of
+  factor is, which makes `mobilenet_v3_small` wrong. It has no `Abs` of int64, which `t5` takes of
   distances. `target="opencv"` avoids both.
 * **tinygrad** has no `LSTM`."""
 

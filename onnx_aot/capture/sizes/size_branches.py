@@ -51,7 +51,8 @@ def describe_branches(
 ) -> list[str]:
     """Finds the user's lines that test a dynamic dimension, with another answer at some size.
 
-    Or that use its pieces, as ``x.chunk(2)[-1]`` does, and get another number of them.
+    Or that use its pieces, as ``x.chunk(2)[-1]`` does, and get another number of them; or that read
+    a number, as ``for i in range(x.shape[0] // 64):`` does.
 
     ``if x.shape[0] > 4:`` is one. ``if x.shape[0] >= 0:`` is not, nor are lines that otherwise
     raise an error, nor conditions of operators, which fail if these do not hold.
@@ -68,7 +69,7 @@ def describe_branches(
     found: dict[str, None] = {}
     ranges = program.range_constraints.items()
     free = {str(symbol) for symbol, interval in ranges if interval.lower != interval.upper}
-    for decision, place in find_choices(decisions):
+    for decision, place in (*find_choices(decisions), *_find_numbers(decisions)):
         if any(
             _decides_otherwise(decision, s, requested, said) for s in free & decision.symbols.keys()
         ):
@@ -174,6 +175,14 @@ def find_choices(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Loca
         chooses = decision.kind == "pieces" or (decision.kind == "guard" and decision.chooses)
         if place is not None and chooses and not raises_error(place):
             yield decision, place
+
+
+def _find_numbers(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Location]]:
+    """Yields the decisions by which a line of the user's reads a number."""
+    for decision in decisions:
+        reads = decision.kind == "guard" and decision.is_number and not decision.validates
+        if reads and decision.location is not None and not raises_error(decision.location):
+            yield decision, decision.location
 
 
 def _find_dimensions(

@@ -49,6 +49,13 @@ def always(x: Tensor) -> Tensor:
     return x + 1 if x.shape[0] >= 0 else x
 
 
+def in_chunks(x: Tensor) -> Tensor:
+    total = x * 0
+    for number in range((x.shape[0] + 63) // 64):
+        total = total + x * number
+    return total
+
+
 N = {0: "n"}
 BOTH = {0: "n", 1: "m"}
 
@@ -57,6 +64,7 @@ BOTH = {0: "n", 1: "m"}
     ("function", "shapes", "line"),
     [
         (larger, N, "if x.shape[0] > 4:"),
+        (in_chunks, N, "for number in range((x.shape[0] + 63) // 64):"),
         (of_two_sizes, BOTH, "return x if x.shape[0] < x.shape[1] * 5 else x + 1"),
     ],
 )

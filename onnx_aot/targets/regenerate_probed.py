@@ -62,7 +62,7 @@ CRASHES = 500
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a release of a runtime makes of models.
+    """Records what a release of a runtime makes of models.
 
     Attributes:
         version: The release.

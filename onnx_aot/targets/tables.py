@@ -15,7 +15,7 @@ Types = dict[str, set[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """What a release of a runtime has.
+    """Describes what a release of a runtime has.
 
     Attributes:
         version: The release in full, such as ``1.18.1``.

@@ -1,4 +1,4 @@
-"""How a sweep shows its progress in a notebook; on terminals, tests/cli has it."""
+"""A sweep shows its progress in a notebook; on terminals, tests/cli has it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def probes() -> list[Probe]:
 
 @pytest.fixture(scope="module")
 def answers(probes: list[Probe]) -> Answers:
-    """What the installed ONNX Runtime answers."""
+    """Returns what the installed ONNX Runtime answers."""
     return Answers(onnxruntime.__version__, {probe.name: run(probe) for probe in probes})
 
 

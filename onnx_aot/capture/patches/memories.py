@@ -36,7 +36,7 @@ _FUNCTION: Any = type(functools.lru_cache(int))
 
 @dataclasses.dataclass(frozen=True)
 class _Results:
-    """What memoized functions keep; those that have computed anything are emptied afterwards.
+    """Holds memoized functions; those that have computed anything are emptied afterwards.
 
     Each is there with the number of results that it had computed before the capture.
     """

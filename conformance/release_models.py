@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.models import MODELS
+from benchmarks.results import machine
+from benchmarks.subjects import case_of, catalogue
 from conformance.other_releases import OtherSession, Release, find_release
 from onnx_aot.errors import OnnxExporterWarning
 
@@ -39,14 +40,15 @@ def main() -> None:
     parser.add_argument("--release", action="append", required=True, help="may be repeated")
     parser.add_argument("--output", type=Path, help="JSON file that the results are put into")
     arguments = parser.parse_args()
-    results: dict[str, dict[str, str]] = {}
+    results: dict[str, Any] = {"releases": {}}
     if arguments.output and arguments.output.exists():
         results = json.loads(arguments.output.read_text(encoding="utf-8"))
+    results["machine"] = machine()
     failed = 0
     for text in arguments.release:
         release = find_release(text)
-        rows = results.setdefault(text, {})
-        for name in arguments.names or MODELS:
+        rows = results["releases"].setdefault(text, {})
+        for name in arguments.names or catalogue():
             rows[name] = judge_model(name, release)
             if rows[name] != RIGHT:
                 failed += 1
@@ -63,7 +65,7 @@ def judge_model(name: str, release: Release) -> str:
     import onnx_aot
     from onnx_aot.inspection.verify import verify_against
 
-    case = MODELS[name]
+    case = case_of(name)
     model = case.make()
     args, kwargs = case.example()
     try:

@@ -90,6 +90,11 @@ visible, or if PyTorch's own result of the first wrong value is as far from that
 in float64 as the ONNX model's:
 """
 
+RELEASES = """`python -m conformance.release_models` exports the models of the
+[benchmarks](benchmarks.md) with `target="onnxruntime==RELEASE"`, runs the files in that release,
+and compares them with PyTorch at the size of the example and at others. Right are {right}:
+"""
+
 SAVES = """`python -m conformance.interrupted_saves` saves over an existing model and interrupts the
 save by SIGINT, SIGTERM or SIGKILL at a random moment. In each of {forms} forms (one file, data
 file, safetensors, shards) {trials} saves were tried. Of all, {interrupted} were interrupted, and
@@ -205,6 +210,20 @@ def _describe_damage() -> list[str]:
         outcomes |= {"trials": found["trials"], "failures": len(found["failures"])}
         listed = [f"* `{row}`" for row in (*found["explained"], *found["failures"])]
         parts += ["## Mutated graphs\n", GRAPHS.format(**outcomes), *(listed or ["* none"]), ""]
+    if found := _read_counts("release_models"):
+        releases = found["releases"]
+        wrong = [
+            f"* {release}, {model}: {_plain(outcome)}"
+            for release, rows in releases.items()
+            for model, outcome in rows.items()
+            if outcome != "right"
+        ]
+        counts = [
+            f"{sum(outcome == 'right' for outcome in rows.values())} of {len(rows)} in {release}"
+            for release, rows in releases.items()
+        ]
+        text = RELEASES.format(right=" and ".join(counts))
+        parts += ["## Older releases of ONNX Runtime\n", text, *(wrong or ["* no failure"]), ""]
     if found := _read_counts("interrupted_saves"):
         forms = list(found["forms"].values())
         sums = {name: sum(form[name] for form in forms) for name in ("interrupted", "lost")}

@@ -72,6 +72,17 @@ def _read_trials(results: dict[str, Any]) -> Figures:
     return {"trials": results["trials"], "failures": len(results["failures"])}
 
 
+def _read_releases(results: dict[str, Any]) -> Figures:
+    return {
+        f"onnxruntime {release}: models right": f"{_count_right(rows)} of {len(rows)}"
+        for release, rows in results["releases"].items()
+    }
+
+
+def _count_right(rows: Mapping[str, str]) -> int:
+    return sum(outcome == "right" for outcome in rows.values())
+
+
 def _read_cluster(results: dict[str, Any]) -> Figures:
     return {f"{name}: seconds": seconds for name, seconds in results["seconds"].items()}
 
@@ -129,6 +140,7 @@ SOURCES = (
     _conformance(
         "Operators in torch.onnx", "torch_onnx", _read_totals, "python -m nox -s conformance"
     ),
+    _conformance("Models in older releases of ONNX Runtime", "release_models", _read_releases),
     _conformance("Random programs", "random_programs", _read_programs),
     _conformance("Models of nnsmith", "nnsmith_models", _read_nnsmith),
     _conformance("Damaged graphs", "mutated_graphs", _read_trials),

@@ -28,7 +28,9 @@ from onnx_aot.capture.sizes.guards import (
     location_of_error,
 )
 from onnx_aot.capture.sizes.known_values import Reading
-from onnx_aot.capture.sizes.specialization import Finding, find_undelivered
+from onnx_aot.capture.sizes.size_branches import describe_branches
+from onnx_aot.capture.sizes.specialization import Finding, describe_limits, find_undelivered
+from onnx_aot.capture.sizes.unrolled_loops import find_unrolled, is_loop
 from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.capture.time_limits import TimeLimit
@@ -210,6 +212,18 @@ class Attempt:
     def limited(self) -> list[Finding]:
         """``fixed``, and dimensions with a smaller range than requested."""
         return self._compare_dimensions(refused=True)
+
+    @functools.cached_property
+    def unrolled_in(self) -> frozenset[str]:
+        """The files of Python loops that were unrolled, and limit a dimension that has no range."""
+        if self.captured is None:
+            return frozenset()
+        program, decisions = self.captured.program, self.captured.decisions
+        files = find_unrolled(decisions)
+        if not files or self.limited or describe_limits(program, self.plan.requested, decisions):
+            return files
+        lines = describe_branches(program, self.plan.requested, decisions, said="")
+        return files if any(map(is_loop, lines)) else frozenset()
 
     @functools.cached_property
     def contradicts_example(self) -> bool:

@@ -115,6 +115,8 @@ class Outcomes:
             return captured[0]
         if captured:
             free = [a for a in captured if not a.limited]
+            if len(free) > 1:
+                free = [a for a in free if not a.unrolled_in] or free
             from_zero = attempts[0].plan.from_zero
             wanted = [a for a in captured if a.plan.from_zero == from_zero]
             return free[-1] if free else [*captured, *wanted][-1]
@@ -153,7 +155,7 @@ class Outcomes:
         """The files of Python loops that were unrolled for a requested dimension."""
         best = self.best()
         if best.captured is not None:
-            return find_unrolled(best.captured.decisions) if best.limited else frozenset()
+            return best.unrolled_in
         return frozenset() if best.violation is None else find_unrolled(best.violation.decisions)
 
     def explain_loops(self, text: str) -> str:

@@ -9,7 +9,7 @@ from onnx_aot.capture.error_hints import UnrollableError
 from onnx_aot.capture.sizes.guards import Decision, Location, is_question
 from onnx_aot.errors import SourceLocation
 
-__all__ = ["TAKEN_APART", "UNROLLED", "describe_unrollable", "find_unrolled"]
+__all__ = ["TAKEN_APART", "UNROLLED", "describe_unrollable", "find_unrolled", "is_loop"]
 
 TAKEN_APART = (
     "the dimension is taken apart for the example's size; compute on the whole dimension with "
@@ -24,15 +24,15 @@ UNROLLED = (
 _LOOP = re.compile(r"\b(range|enumerate|zip|unbind|reversed|split|chunk)\(|\bfor\b.*\bin\b")
 
 
-def _is_loop(line: Location) -> bool:
-    """True if a line has a Python loop."""
-    return _LOOP.search(line.text) is not None
+def is_loop(line: str) -> bool:
+    """True if a line of Python has a loop."""
+    return _LOOP.search(line) is not None
 
 
 def find_unrolled(decisions: Iterable[Decision]) -> frozenset[str]:
     """The files in which a line with a Python loop decided about a size."""
     places = (each.location for each in decisions if each.kind in ("guard", "pieces"))
-    return frozenset(place.file for place in places if place is not None and _is_loop(place))
+    return frozenset(place.file for place in places if place is not None and is_loop(place.text))
 
 
 def describe_unrollable(error: Exception, decisions: Iterable[Decision]) -> str | None:

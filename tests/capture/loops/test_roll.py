@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 
 import onnx_aot
+from onnx_aot.errors import OnnxExporterWarning
 from tests.capture.loops.models import MODELS, Crf, X
 
 SIZES = [(2, 7), (1, 3), (3, 1), (2, 2), (1, 19)]
@@ -55,6 +58,31 @@ def test_example_with_one_step() -> None:
     program = onnx_aot.export(model, (X[:1, :1],), dynamic_shapes=({0: "batch", 1: "steps"},))
     for batch, steps in SIZES:
         compare(program, model, torch.randn(batch, steps, 4))
+
+
+class Chunks(nn.Module):
+    """The size limits the number of steps, and is not fixed by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = torch.zeros(3)
+        for number in range((x.shape[0] + 7) // 8):
+            total = total * 0.5 + self.linear(x[number * 8 : number * 8 + 8]).sum(0)
+        return total
+
+
+@pytest.mark.parametrize("size", [5, 20])
+@pytest.mark.parametrize("request_", [{0: "n"}, {0: Dim("n")}, {0: Dim.AUTO}, {0: Dim.DYNAMIC}])
+def test_loop_over_chunks_of_a_dimension(request_: dict[int, Any], size: int) -> None:
+    model = Chunks().eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OnnxExporterWarning)
+        program = onnx_aot.export(model, (torch.randn(size, 4),), dynamic_shapes=(request_,))
+    for rows in (1, 8, 9, 20, 70):
+        compare(program, model, torch.randn(rows, 4))
 
 
 class _Refused(nn.Module):

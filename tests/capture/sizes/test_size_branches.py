@@ -52,7 +52,7 @@ def always(x: Tensor) -> Tensor:
 def in_chunks(x: Tensor) -> Tensor:
     total = x * 0
     for number in range((x.shape[0] + 63) // 64):
-        total = total + x * number
+        total = total + x if number % 2 else total - x  # cannot be one loop
     return total
 
 

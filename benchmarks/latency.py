@@ -2,29 +2,43 @@
 
     python -m benchmarks.latency [NAME ...]
 
-First the outputs of both models are compared with PyTorch's. Then both run alternately in one
-process on the same inputs, with one thread and with the default number of threads; the median of
-all runs is kept. Each model has two sessions: the difference between them shows how large a
-difference between models must be to be significant.
+Beside our file run torch.onnx's, and that file after onnxslim and after ONNX Runtime's optimizer
+for transformers; our file also runs in OpenVINO. First the outputs are compared with PyTorch's.
+Then all files run alternately in one process on the same inputs, in batches of 1 and 8, with one
+thread and with two; the median of all runs is kept. Each file has two sessions: the difference
+between ours shows how large a difference between files must be to be significant.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
-from benchmarks import ways
+from benchmarks import optimizers, ways
 from benchmarks.plots import Plot
 from benchmarks.run import Benchmark, Settings, folder_of, run
 from benchmarks.subjects import QUICK, case_of, catalogue
 from benchmarks.tables import facts, number, table
 from benchmarks.timing import geomean, median
 
-THREADS = {"one thread": 1, "default threads": 0}
-SPEND = 2.0  # seconds per number of threads
-LEAST, MOST = 12, 1500  # rounds
+CONDITIONS = {
+    f"batch {batch}, {said}": (batch, threads)
+    for batch in (1, 8)
+    for threads, said in ((1, "one thread"), (2, "two threads"))
+}
+SPEND = 2.0  # seconds per condition
+LEAST, MOST = 6, 1500  # rounds
 SAME = 1.02
-BOTH = ("ours", "peer")
+OPTIMIZED = {"slimmed": "onnxslim", "fused": "transformers optimizer"}
+OPENVINO = "openvino"
+LABELS = {
+    "ours": "onnx_aot",
+    "peer": "torch.onnx",
+    "slimmed": "torch.onnx and onnxslim",
+    "fused": "torch.onnx and transformers optimizer",
+    OPENVINO: "onnx_aot in OpenVINO",
+}
 
 
 def main() -> None:
@@ -33,24 +47,75 @@ def main() -> None:
 
 
 def measure(name: str, settings: Settings) -> dict[str, Any]:
-    """Measures the medians of both models for each number of threads, in this process."""
+    """Measures the medians of all files under each condition, in this process."""
     case = case_of(name)
+    row: dict[str, Any] = {"different": "", "missing": {}, "seconds": {}, "itself": {}, "runs": {}}
     with folder_of(name, settings) as folder:
         made, paths = ways.export_both(case, folder)
-        if len(paths) < len(BOTH):
-            return {"different": "", "seconds": {}, "itself": {}, "runs": {}}
+        if "peer" in paths:
+            paths |= _optimize(paths["peer"], folder, row["missing"])
+        if "ours" not in paths:
+            return row
         model = case.make() if made is None else made.model
         args, kwargs = case.example()
-        feeds = {way: make_feeds(path, args, kwargs) for way, path in paths.items()}
-        different = _find_different(model, args, kwargs, paths, feeds)
-        del model, made
-        seconds, itself, runs = {}, {}, {}
-        for label, threads in THREADS.items():
-            found = time_samples(paths, feeds, threads, 0.3 if settings.quick else SPEND)
-            seconds[label] = {way: median(found[way, 0] + found[way, 1]) for way in BOTH}
-            itself[label] = median(found["ours", 0]) / median(found["ours", 1])
-            runs[label] = 2 * len(found["ours", 0])
-    return {"different": different, "seconds": seconds, "itself": itself, "runs": runs}
+        row["different"] = _find_different(model, args, kwargs, paths)
+        for label, (batch, threads) in CONDITIONS.items():
+            args, kwargs = case.inputs(**{**case.sizes[0], "batch": batch})
+            feeds = {way: make_feeds(path, args, kwargs) for way, path in paths.items()}
+            spend = 0.3 if settings.quick else SPEND
+            found = time_samples(paths, feeds, threads, spend)
+            # By itself: the threads of the other runtime wait actively between runs.
+            if openvino := _create_in_openvino(paths["ours"], threads, row["missing"]):
+                feeds[OPENVINO] = feeds["ours"]
+                found |= time_sessions([((OPENVINO, 0), openvino)], feeds, spend / 4)
+            row["seconds"][label] = {
+                way: median([each for key in found if key[0] == way for each in found[key]])
+                for way, _ in found
+            }
+            row["itself"][label] = median(found["ours", 0]) / median(found["ours", 1])
+            row["runs"][label] = len(found["ours", 0])
+    return row
+
+
+def _optimize(path: str, folder: str, missing: dict[str, str]) -> dict[str, str]:
+    """Writes what each optimizer makes of a file; ``missing`` gets the reasons of failures."""
+    import onnx
+
+    written = {}
+    for way, optimizer in OPTIMIZED.items():
+        target = os.path.join(folder, f"{way}.onnx")
+        try:
+            with optimizers.silenced():
+                onnx.save(optimizers.OPTIMIZERS[optimizer](path), target)
+                create_session(target, 1)
+        except Exception as error:  # what another package does
+            missing[way] = optimizers.describe(error)
+        else:
+            written[way] = target
+    return written
+
+
+def _create_in_openvino(path: str, threads: int, missing: dict[str, str]) -> Any:
+    """A session of OpenVINO in float32; None, and a reason in ``missing``, without one."""
+    try:
+        import openvino
+
+        options = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+        compiled = openvino.Core().compile_model(path, "CPU", options)
+        return _OpenvinoSession(compiled)
+    except Exception as error:  # not installed, or it does not take the model
+        missing[OPENVINO] = optimizers.describe(error)
+        return None
+
+
+class _OpenvinoSession:
+    """Runs a compiled model as a session of ONNX Runtime does."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._request = compiled.create_infer_request()
+
+    def run(self, _names: None, feeds: dict[str, Any]) -> Any:
+        return self._request.infer(feeds)
 
 
 def create_session(path: str, threads: int) -> Any:
@@ -74,8 +139,8 @@ def make_feeds(path: str, args: Any, kwargs: Any) -> dict[str, Any]:
     return {name: leaf.numpy() for name, leaf in zip(names, leaves, strict=True)}
 
 
-def _find_different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) -> str:
-    """Labels of the models whose outputs differ from PyTorch's beyond the package's tolerances."""
+def _find_different(model: Any, args: Any, kwargs: Any, paths: dict[str, str]) -> str:
+    """Labels of the files whose outputs differ from PyTorch's beyond the package's tolerances."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -84,25 +149,37 @@ def _find_different(model: Any, args: Any, kwargs: Any, paths: Any, feeds: Any) 
     with torch.no_grad():
         returned = pytree.tree_leaves(model(*args, **kwargs))
     expected = [leaf for leaf in returned if isinstance(leaf, torch.Tensor)]
+    names = [str(number_) for number_ in range(len(expected))]
     found = []
     for way, path in paths.items():
-        actual = [torch.from_numpy(a) for a in create_session(path, 0).run(None, feeds[way])]
-        names = [str(number_) for number_ in range(len(expected))]
+        feeds = make_feeds(path, args, kwargs)
+        actual = [torch.from_numpy(a) for a in create_session(path, 0).run(None, feeds)]
         if not all(d.within for d in compare_outputs(names, expected, actual)):
-            found.append(ways.LABELS[way])
+            found.append(LABELS[way])
     return ", ".join(found)
+
+
+Key = tuple[str, int]
+"""A file, and which of its sessions."""
 
 
 def time_samples(
     paths: dict[str, str], feeds: dict[str, Any], threads: int, spend: float
-) -> dict[tuple[str, int], list[float]]:
-    """Seconds of every run of two sessions per file, which alternate, by the key of the file."""
+) -> dict[Key, list[float]]:
+    """Seconds of every run of two sessions per file, which alternate."""
     sessions = [
         ((way, number_), create_session(path, threads))
         for number_ in (0, 1)
         for way, path in paths.items()
     ]
-    seconds: dict[tuple[str, int], list[float]] = {key: [] for key, _ in sessions}
+    return time_sessions(sessions, feeds, spend)
+
+
+def time_sessions(
+    sessions: list[tuple[Key, Any]], feeds: dict[str, Any], spend: float
+) -> dict[Key, list[float]]:
+    """Seconds of every run of sessions, which alternate."""
+    seconds: dict[Key, list[float]] = {key: [] for key, _ in sessions}
     for (way, _), session in sessions:  # the first runs allocate
         for _ in range(3):
             session.run(None, feeds[way])
@@ -118,65 +195,76 @@ def time_samples(
     return seconds
 
 
-def ratio(row: dict[str, Any], label: str) -> float | None:
-    """Ratio of ours to torch.onnx's, or None if they were not measured."""
-    seconds = row["seconds"].get(label)
-    return seconds["ours"] / seconds["peer"] if seconds else None
+def ratio(row: dict[str, Any], label: str, way: str = "peer", of: str = "ours") -> float | None:
+    """Ratio of our latency to another file's under a condition, or None if one was not measured."""
+    seconds = row["seconds"].get(label, {})
+    return seconds[of] / seconds[way] if of in seconds and way in seconds else None
+
+
+def beyond_noise(row: dict[str, Any], label: str) -> float | None:
+    """Our latency over that of the fastest other ONNX file, if that is faster beyond the noise."""
+    ratios = [r for way in ("peer", *OPTIMIZED) if (r := ratio(row, label, way)) is not None]
+    largest = max(ratios, default=0.0)
+    noise = max(SAME, row["itself"].get(label, 1.0), 1 / row["itself"].get(label, 1.0))
+    return largest if largest > noise else None
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Returns the means and the largest of the ratios."""
     summary: dict[str, Any] = {}
-    for label in THREADS:
-        ratios = {row["name"]: r for row in rows if (r := ratio(row, label)) is not None}
-        if not ratios:
-            continue
-        worst = max(ratios, key=ratios.__getitem__)
-        slower = sum(r > SAME for r in ratios.values())
-        apart = [abs(row["itself"][label] - 1) for row in rows if row["itself"]]
-        summary |= {
-            f"{label}: onnx_aot / torch.onnx, geometric mean of {len(ratios)} models": geomean(
-                ratios.values()
-            ),
-            f"{label}: largest, {worst}": ratios[worst],
-            f"{label}: models above {SAME}": slower,
-            f"{label}: a model to itself differs by, median": median(apart),
-        }
+    for label in CONDITIONS:
+        for way in ("peer", *OPTIMIZED):
+            ratios = {row["name"]: r for row in rows if (r := ratio(row, label, way)) is not None}
+            if not ratios:
+                continue
+            mean = f"{label}: onnx_aot / {LABELS[way]}, geometric mean of {len(ratios)} models"
+            summary[mean] = geomean(ratios.values())
+            if way == "peer":
+                worst = max(ratios, key=ratios.__getitem__)
+                summary[f"{label}: largest, {worst}"] = ratios[worst]
+        slower = sum(beyond_noise(row, label) is not None for row in rows)
+        summary[f"{label}: models of which another ONNX file is faster beyond the noise"] = slower
+        apart = [abs(row["itself"][label] - 1) for row in rows if label in row["itself"]]
+        if apart:
+            summary[f"{label}: a model to itself differs by, median"] = median(apart)
+        runtimes = [r for row in rows if (r := ratio(row, label, "ours", OPENVINO)) is not None]
+        if runtimes:
+            mean = f"{label}: OpenVINO / ONNX Runtime, geometric mean of {len(runtimes)} models"
+            summary[mean] = geomean(runtimes)
     return {key: round(value, 3) for key, value in summary.items()}
 
 
 def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
     """Returns the tables for the documentation."""
-    body = []
-    for row in rows:
-        cells = [row["name"]]
-        for label in THREADS:
-            seconds = row["seconds"].get(label, {})
-            cells += [_format_ms(seconds.get(way)) for way in BOTH]
-            cells += [number(ratio(row, label)), number(row["itself"].get(label))]
-        body.append([*cells, _describe_row(row)])
-    head = ["Model"]
-    for label in THREADS:
-        head += [f"onnx_aot, ms, {label}", "torch.onnx, ms", "Ratio", "Itself"]
     image = "![Latency beside torch.onnx's](plots/latency.svg)"
-    return "\n\n".join((facts(summary), image, table([*head, "Remark"], body)))
-
-
-def _format_ms(value: float | None) -> str:
-    return number(None if value is None else 1e3 * value, 3)
+    parts = [facts(summary), image]
+    head = ["Model", "onnx_aot, ms", "/ torch.onnx", "/ onnxslim", "/ transformers optimizer"]
+    head += ["Itself", "OpenVINO / ONNX Runtime", "Remark"]
+    for label in CONDITIONS:
+        body = []
+        for row in rows:
+            ours = row["seconds"].get(label, {}).get("ours")
+            cells = [row["name"], number(None if ours is None else 1e3 * ours, 3)]
+            cells += [number(ratio(row, label, way)) for way in ("peer", *OPTIMIZED)]
+            cells += [number(row["itself"].get(label)), number(ratio(row, label, "ours", OPENVINO))]
+            body.append([*cells, _describe_row(row)])
+        parts += [f"### {label[0].upper()}{label[1:]}", table(head, body)]
+    return "\n\n".join(parts)
 
 
 def _describe_row(row: dict[str, Any]) -> str:
-    if not row["seconds"]:
-        return f"{ways.LABELS['peer']} does not export it"
-    return row["different"] and f"wrong outputs: {row['different']}"
+    seconds = next(iter(row["seconds"].values()), {})
+    said = [] if "peer" in seconds else [f"{LABELS['peer']} does not export it"]
+    said += [f"wrong outputs: {row['different']}"] if row["different"] else []
+    said += [f"{LABELS[way]}: {reason}" for way, reason in row["missing"].items()]
+    return "; ".join(said)
 
 
 def plot(rows: list[dict[str, Any]]) -> Plot:
     """Plots the ratios by model."""
-    first = next(iter(THREADS))
+    first = next(iter(CONDITIONS))
     models = sorted((row for row in rows if ratio(row, first)), key=lambda row: ratio(row, first))
-    series = {label: [(row["name"], ratio(row, label)) for row in models] for label in THREADS}
+    series = {label: [(row["name"], ratio(row, label)) for row in models] for label in CONDITIONS}
     return Plot("Latency in ONNX Runtime", "onnx_aot / torch.onnx", series, by_name=True)
 
 

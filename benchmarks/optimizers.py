@@ -80,10 +80,10 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
             for optimizer, optimize in OPTIMIZERS.items():
                 key = f"{kind}, {optimizer}"
                 try:
-                    with time_limit(LIMIT, cpu=True), _silenced():
+                    with time_limit(LIMIT, cpu=True), silenced():
                         after = _count_operators(optimize(path))
                 except (Exception, TooSlow) as error:  # what another package does
-                    errors[key] = _describe(error)
+                    errors[key] = describe(error)
                     continue
                 removed[key] = {
                     "nodes": before.total() - after.total(),
@@ -114,7 +114,7 @@ def _export(name: str, folder: str, errors: dict[str, str]) -> Iterator[tuple[st
             try:
                 onnx_aot.export(model, args, path, kwargs=kwargs, dynamic_shapes=shapes)
             except Exception as error:  # tried again with fewer dynamic dimensions
-                errors[kind] = _describe(error)
+                errors[kind] = describe(error)
             else:
                 errors.pop(kind, None)
         if os.path.exists(path):
@@ -132,14 +132,16 @@ def _vary_equal_weights(model: Any) -> None:
                 weight.add_(torch.randn_like(weight), alpha=NOISE)
 
 
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
+    """The first line of an error, shortened."""
     from benchmarks.zoo_models.measure import shorten_reason
 
     return shorten_reason(error)
 
 
 @contextlib.contextmanager
-def _silenced() -> Iterator[None]:
+def silenced() -> Iterator[None]:
+    """Discards what optimizers print."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield
 

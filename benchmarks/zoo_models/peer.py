@@ -68,12 +68,12 @@ def compare_with_torch(path: str, model: Any, args: Any, kwargs: Any) -> Any:
 
 def seconds_of_both(ours: str, peer: str, args: Any, kwargs: Any) -> dict[str, float]:
     """Median seconds of both files, run alternately with one thread."""
-    from benchmarks.latency import BOTH, time_samples
+    from benchmarks.latency import time_samples
 
     paths = {"ours": ours, "peer": peer}
     feeds = {way: _make_feeds(path, args, kwargs) for way, path in paths.items()}
     found = time_samples(paths, feeds, 1, SPEND)
-    return {way: median(found[way, 0] + found[way, 1]) for way in BOTH}
+    return {way: median(found[way, 0] + found[way, 1]) for way in paths}
 
 
 def _create_session(path: str) -> Any:

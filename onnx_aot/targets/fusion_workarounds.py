@@ -8,7 +8,8 @@ although the scaled matrix, or one in between, is read elsewhere too, and refuse
 (1.32). It skips a cast to a shorter floating-point type, which rounds, if a cast to a small integer
 follows (1.31, 1.32). It merges Relu into a Clip behind it, and fails for types other than float32
 and float16 (1.32). It takes any power of the differences from a mean for the square in a layer
-normalization (1.32).
+normalization (1.32). Up to 1.18 its fusion of attention ends the process if a layer normalization
+before it has no bias.
 
 OpenCV takes a product with HardSigmoid for HardSwish, whatever the other factor is (5.0).
 """
@@ -17,15 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_aot.dtypes import is_floating
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions_pointwise import FORMULAS
 
-__all__ = ["KEPT_APART", "KEPT_APART_IN_OPENCV"]
+__all__ = ["KEPT_APART", "KEPT_APART_BEFORE_1_19", "KEPT_APART_IN_OPENCV"]
 
 HANDED_ON = frozenset({"Cast", "Identity"})
+BIAS = 2  # the position among the inputs of LayerNormalization
 AXES = 3  # the position among the inputs of Pad
 PAD_TAKES_AXES = 18
 MAX_TAKES_INTEGERS = 12
@@ -167,6 +170,18 @@ def _power_of_differences(e: Emitter, node: ir.Node) -> None:
         node.replace_input_with(0, e.op("Max", [differences], shape=differences.shape))
 
 
+def _normalization_without_bias(e: Emitter, node: ir.Node) -> None:
+    """Gives it a bias of zeros. The fusion is tried where several nodes read the result."""
+    if len(node.inputs) > BIAS or len(node.outputs[0].uses()) < 2:
+        return
+    scale = node.inputs[1]
+    if scale is None or scale.shape is None or scale.dtype is None or not scale.shape.is_static():
+        return
+    zeros = e.constant(np.zeros(scale.shape.numpy()).tolist(), scale.dtype)
+    node.resize_inputs(BIAS + 1)
+    node.replace_input_with(BIAS, zeros)
+
+
 def _hard_sigmoid(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
     """Writes it as a bounded line."""
     return [FORMULAS["HardSigmoid"](e, node)]
@@ -183,5 +198,8 @@ KEPT_APART: dict[str, Workaround] = {
     "Pow": _power_of_differences,
 }
 """Functions, by operator, that change a node's inputs or return replacements for its outputs."""
+
+KEPT_APART_BEFORE_1_19: dict[str, Workaround] = {"LayerNormalization": _normalization_without_bias}
+"""Further ones for releases of ONNX Runtime before 1.19."""
 
 KEPT_APART_IN_OPENCV: dict[str, Workaround] = {"HardSigmoid": _hard_sigmoid}

@@ -17,7 +17,11 @@ from onnx_aot.graph.traversal import WITH_GRAPHS
 from onnx_aot.metadata.keys import FX_NODE, PIECE
 from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions import EXPANSIONS
-from onnx_aot.targets.fusion_workarounds import KEPT_APART, KEPT_APART_IN_OPENCV
+from onnx_aot.targets.fusion_workarounds import (
+    KEPT_APART,
+    KEPT_APART_BEFORE_1_19,
+    KEPT_APART_IN_OPENCV,
+)
 from onnx_aot.targets.kernels import Kernels, signature, standard_types
 from onnx_aot.targets.older_forms import (
     NoOlderFormError,
@@ -26,7 +30,7 @@ from onnx_aot.targets.older_forms import (
     remove_unread_constants,
 )
 from onnx_aot.targets.older_forms.rows import Form
-from onnx_aot.targets.releases import FAMILY, find_kernels
+from onnx_aot.targets.releases import FAMILY, find_kernels, order
 from onnx_aot.targets.type_fallbacks import PRESERVING, SURROGATES, is_lossy
 from onnx_aot.targets.unsigned_activations import unsigned_activations
 
@@ -301,7 +305,9 @@ class _Legalizer:
         self.opset = model.opset_imports[""] if opset is None else opset
         table = standard_types(self.opset) if target is None else find_kernels(target)
         self.planner = _Planner(table)
-        self.workarounds = WRITTEN_FOR_IT.get(table.runtime, {})
+        self.workarounds = dict(WRITTEN_FOR_IT.get(table.runtime, {}))
+        if table.runtime in FAMILY and order(table.release) < (1, 19):
+            self.workarounds |= KEPT_APART_BEFORE_1_19
         self.emitter = Emitter(model)
         self.counts: collections.Counter[tuple[str, ir.DataType, ir.DataType | None, bool]] = (
             collections.Counter()

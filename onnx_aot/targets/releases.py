@@ -9,7 +9,7 @@ from importlib import metadata
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.targets.kernels import FILES, ONNX_RUNTIME, Kernels, list_releases, load_kernels
 
-__all__ = ["FAMILY", "RUNTIME", "find_kernels", "find_release", "is_target"]
+__all__ = ["FAMILY", "RUNTIME", "find_kernels", "find_release", "is_target", "order"]
 
 RUNTIME = ONNX_RUNTIME
 """ONNX Runtime's CPU provider, in the installed release."""
@@ -72,13 +72,14 @@ def _find_installed_release() -> str:
             version = metadata.version(distribution)
         except metadata.PackageNotFoundError:
             continue
-        found = _order(version)
-        earlier = [release for release in releases if _order(release) <= found]
+        found = order(version)
+        earlier = [release for release in releases if order(release) <= found]
         return earlier[-1] if earlier else releases[0]
     return releases[-1]
 
 
-def _order(release: str) -> tuple[int, ...]:
+def order(release: str) -> tuple[int, ...]:
+    """The first two numbers of a release, by which releases are ordered."""
     return tuple(map(int, re.findall(r"\d+", release)[:2]))
 
 

@@ -139,3 +139,27 @@ def test_powers_of_differences_from_a_mean(power: float) -> None:
     assert_close(program(x)[0], model(x))
     operators = [node.op_type for node in program.model.graph]
     assert ("LayerNormalization" in operators) == (power == 2)
+
+
+class WithoutBias(torch.nn.Module):
+    """An attention and a sum read the result of a normalization without a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8, bias=False)
+        self.query_key_value = torch.nn.Linear(8, 24, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(x)
+        query, key, value = self.query_key_value(x).chunk(3, -1)
+        return x + F.scaled_dot_product_attention(query, key, value)
+
+
+@pytest.mark.parametrize(("release", "inputs"), [("1.16", 3), ("1.18", 3), ("1.19", 2)])
+def test_normalization_without_bias(release: str, inputs: int) -> None:
+    """Up to 1.18 ONNX Runtime reads the bias that is not there, and ends the process."""
+    model, x = WithoutBias().eval(), torch.randn(2, 5, 8)
+    program = onnx_aot.export(model, (x,), target=f"onnxruntime=={release}")
+    nodes = [node for node in program.model.graph if node.op_type == "LayerNormalization"]
+    assert [len(node.inputs) for node in nodes] == [inputs]
+    assert_close(program(x)[0], model(x))

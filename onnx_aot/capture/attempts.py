@@ -30,7 +30,7 @@ from onnx_aot.capture.sizes.guards import (
 from onnx_aot.capture.sizes.known_values import Reading
 from onnx_aot.capture.sizes.size_branches import describe_branches
 from onnx_aot.capture.sizes.specialization import Finding, describe_limits, find_undelivered
-from onnx_aot.capture.sizes.unrolled_loops import find_unrolled, is_loop
+from onnx_aot.capture.sizes.unrolled_loops import UNROLLED, find_unrolled, is_loop
 from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.capture.time_limits import TimeLimit
@@ -116,6 +116,7 @@ class Captured:
         joined: Lines that branch on sizes, if captures for different sizes were joined.
         reused: What became of the calls of layers that repeat.
         rolled: Lines of Python loops that became one loop.
+        unrolled: What to do about a Python loop that limits a dimension, and why it stayed so.
         retried: Why the capture was repeated without the optional changes to torch, in a sentence.
     """
 
@@ -136,6 +137,7 @@ class Captured:
     retried: str | None = None
     reused: tuple[Usage, ...] = ()
     rolled: tuple[str, ...] = ()
+    unrolled: str = UNROLLED
 
 
 @dataclasses.dataclass(frozen=True)

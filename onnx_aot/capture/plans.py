@@ -39,6 +39,7 @@ from onnx_aot.capture.sizes.specialization import (
     relax_request,
 )
 from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
+from onnx_aot.capture.sizes.unrolled_loops import UNROLLED
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import DynamicShapeError, OnnxExporterError, add_line
@@ -495,7 +496,12 @@ def capture(
     check_example(model, chosen.captured.validations)
     ours = [a.our_failure for a in attempts.done if a.our_failure is not None]
     retried = describe_retry(ours[0]) if chosen.plan.plain else None
-    captured = dataclasses.replace(chosen.captured, given_up=attempts.given_up, retried=retried)
+    captured = dataclasses.replace(
+        chosen.captured,
+        given_up=attempts.given_up,
+        retried=retried,
+        unrolled=attempts.explain_loops(UNROLLED),
+    )
     others = chosen.plan.inputs
     if others is not None:
         captured.program.example_inputs = (inputs.args, inputs.kwargs)

@@ -162,11 +162,14 @@ def describe_dimensions(
     from onnx_aot.capture.sizes.size_branches import describe_branches
     from onnx_aot.capture.sizes.specialization import describe_limits, describe_relations
     from onnx_aot.capture.sizes.squeezes import dynamic_squeezes
+    from onnx_aot.capture.sizes.unrolled_loops import UNROLLED
 
     decisions = () if captured is None else captured.decisions
     given_up = () if captured is None else captured.given_up
     notes = _describe_given_up(given_up, options)
     near = describe_limits(program, requested, decisions)
+    if captured is not None:
+        near = [sentence.replace(UNROLLED, captured.unrolled) for sentence in near]
     if near:
         notes.append(
             Note(

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.export import Dim
 
 import onnx_aot
-from onnx_aot.errors import DynamicShapeError
+from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
 
 X = torch.randn(2, 7, 4)
 
@@ -45,3 +45,22 @@ def test_size_that_need_not_vary_is_not_tried_again() -> None:
 
     program = onnx_aot.export(add, (X,), dynamic_shapes=({1: Dim.AUTO},))
     assert [str(value.shape) for value in program.model.graph.inputs] == ["[2,7,4]"]
+
+
+def test_warning_has_the_reason_for_a_range() -> None:
+    """``Dim.AUTO`` takes the range that a loop gives a dimension."""
+
+    def every_second(x: Tensor) -> Tensor:
+        total = torch.zeros(4)
+        for number in range((x.shape[0] + 7) // 8):
+            if number % 2:
+                total = total * 0.5 + x[number * 8 : number * 8 + 8].sum(0)
+        return total
+
+    x = torch.randn(20, 4)
+    with pytest.warns(OnnxExporterWarning, match="17 to 24") as caught:
+        program = onnx_aot.export(every_second, (x,), dynamic_shapes=({0: Dim.AUTO},))
+    message = str(caught[0].message)
+    assert "a step asks whether (number % 2) != 0, and the answers differ" in message
+    assert f"at {__file__}:" in message
+    torch.testing.assert_close(program(x[:18])[0], every_second(x[:18]))

@@ -114,15 +114,17 @@ def _choose(branch: Branch, values: dict[Any, Any]) -> list[Any]:
     regions = {begin: dataclasses.replace(values[begin], entered=None) for begin in begun}
     outer = [value for value in used if value not in regions]
     originals = [_look_up(value, values) for value in outer]
-    operands = [_as_operand(value) for value in originals]
+    # Torch names the inputs of a way after the operands, so each of these is given once.
+    operands = {_identity(value): _as_operand(value) for value in originals}
     numbers: list[type | None] = []
 
     def make_way(way: Way) -> Callable[..., tuple[torch.Tensor, ...]]:
         def compute(*given: Any) -> tuple[torch.Tensor, ...]:
-            inner = {
-                value: given.item() if isinstance(was, torch.SymFloat) else given
-                for value, was, given in zip(outer, originals, given, strict=True)
-            }
+            by_identity = dict(zip(operands, given, strict=True))
+            inner = {}
+            for value, was in zip(outer, originals, strict=True):
+                operand = by_identity[_identity(was)]
+                inner[value] = operand.item() if isinstance(was, torch.SymFloat) else operand
             inner.update(regions)
             with without_new_conditions(fake_mode_of(given)):  # they hold on this way only
                 _run(way.steps, inner)
@@ -132,10 +134,10 @@ def _choose(branch: Branch, values: dict[Any, Any]) -> list[Any]:
 
         return compute
 
-    _refuse_shared_writes(branch, outer, operands)
+    _refuse_shared_writes(branch, outer, [operands[_identity(was)] for was in originals])
     condition = _look_up(branch.leaves[0], values)
     first, second = map(make_way, branch.ways)
-    chosen = higher_order.cond(condition, first, second, tuple(operands))
+    chosen = higher_order.cond(condition, first, second, tuple(operands.values()))
     return [
         value if kind is None else value.item() for value, kind in zip(chosen, numbers, strict=True)
     ]
@@ -172,6 +174,13 @@ def _find_outer(branch: Branch, values: dict[Any, Any]) -> list[Any]:
                 if not is_graph:
                     found[value] = None
     return list(found)
+
+
+def _identity(value: Any) -> Any:
+    """A key that is the same for values that one node of the graph computes."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return type(value), value.node.expr
+    return id(value)
 
 
 def _as_operand(value: Any) -> Any:

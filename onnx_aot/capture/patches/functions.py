@@ -117,8 +117,10 @@ def _all_close(
 
 
 def _narrow(self: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
-    """Reads a start that is a tensor in the graph; torch reads it inside of its kernel."""
-    start = start.item() if isinstance(start, torch.Tensor) else start
+    """Reads a start or length that is a tensor in the graph; torch reads a start in its kernel."""
+    start, length = (
+        number.item() if isinstance(number, torch.Tensor) else number for number in (start, length)
+    )
     return torch.ops.aten.narrow.default(self, dim, start, length)  # type: ignore[no-any-return]
 
 

@@ -41,6 +41,32 @@ def aten_as_strided(
     return op.Gather(storage, _compute_positions(op, size, stride, start), axis=0)
 
 
+@register(aten.sym_stride.int)
+def aten_sym_stride(op: Builder, self: Value, dim: int) -> Size:
+    """The product of the sizes along the axes inside of this one, of which 0 counts as 1."""
+    recorded = op.recorded[0]
+    stride = recorded.stride(dim)
+    order = sorted(range(recorded.dim()), key=lambda axis: _stride_sort_key(recorded, axis))
+    inner = order[order.index(dim % recorded.dim()) + 1 :]
+    expected = math.prod(torch.sym_max(recorded.shape[axis], 1) for axis in inner)
+    if not statically_known_true(stride == expected):
+        raise TranslationError(
+            f"the model reads stride {dim} of a tensor of sizes {tuple(recorded.shape)} and strides "
+            f"{tuple(recorded.stride())}, which is not dense in memory; ONNX has values and no "
+            "storage. Call .contiguous() first",
+            code="OA404",
+        )
+    return product(op, [_at_least_one(op, self, axis) for axis in inner])
+
+
+def _at_least_one(op: Builder, value: Value, axis: int) -> Size:
+    size = op.size(value, axis)
+    if isinstance(size, int):
+        return max(size, 1)
+    larger: Value = op.Max(size, 1)
+    return larger
+
+
 @register(aten.as_strided_scatter.default)
 def aten_as_strided_scatter(
     op: Builder,
@@ -168,6 +194,7 @@ def aten_resize_as(op: Builder, self: Value, the_template: Value) -> Value:
     return _resize_storage(op, self, op.all_sizes(the_template))
 
 
+LIMITS[aten.sym_stride.int] = "the tensor has to be dense in memory, in any order of its axes"
 LIMITS[aten.resize.default] = LIMITS[aten.resize_as.default] = (
     "elements beyond the end of the tensor, which eager leaves undefined, are 0"
 )

@@ -85,6 +85,19 @@ def test_narrow_from_a_start_in_a_tensor(forward: Callable[[Tensor, Tensor], Ten
         torch.testing.assert_close(program(*arguments)[0], forward(*arguments))
 
 
+def test_narrow_to_a_length_in_a_tensor() -> None:
+    def forward(x: Tensor, lengths: Tensor) -> Tensor:
+        if (lengths > 3).any():
+            return x.narrow(-1, 0, lengths.max()).sum(-1)
+        return x.sum(-1)
+
+    x = torch.randn(2, 8)
+    program = onnx_aot.export(forward, (x, torch.tensor([2, 5])))
+    for numbers in ([2, 5], [1, 2], [7, 1]):
+        lengths = torch.tensor(numbers)
+        torch.testing.assert_close(program(x, lengths)[0], forward(x, lengths))
+
+
 @pytest.mark.parametrize(
     "forward",
     [

@@ -17,6 +17,16 @@ def pairs(x: torch.Tensor) -> torch.Tensor:
     return x.as_strided((n, m - 1, 2), (m, 1, 1))
 
 
+def windows(x: torch.Tensor) -> torch.Tensor:
+    """Overlapping windows of four rows, with the strides of the tensor."""
+    outer, row, inner = x.stride()
+    return x.as_strided((x.shape[0], x.shape[1] - 3, 4, 3), (outer, row, row, inner))
+
+
+def stride_in_another_order(x: torch.Tensor) -> torch.Tensor:
+    return x + 10 * x.permute(2, 0, 1).stride(1)
+
+
 ROWS = [
     *(
         Row(target, args, name=name)
@@ -32,6 +42,8 @@ ROWS = [
         )
     ),
     Row(aten.as_strided.default, (floats("n", "m"),), call=pairs, name="dynamic"),
+    Row(aten.sym_stride.int, (floats("n", "m", 3),), call=windows, name="windows"),
+    Row(aten.sym_stride.int, (floats("n", "m", 3),), call=stride_in_another_order, name="order"),
     Row(
         aten.as_strided.default,
         (floats(3, 4),),

@@ -48,12 +48,14 @@ def aten_sym_stride(op: Builder, self: Value, dim: int) -> Size:
     stride = recorded.stride(dim)
     order = sorted(range(recorded.dim()), key=lambda axis: _stride_sort_key(recorded, axis))
     inner = order[order.index(dim % recorded.dim()) + 1 :]
-    expected = math.prod(torch.sym_max(recorded.shape[axis], 1) for axis in inner)
+    expected = 1
+    for axis in inner:
+        expected = expected * torch.sym_max(recorded.shape[axis], 1)  # type: ignore[no-untyped-call]
     if not statically_known_true(stride == expected):
         raise TranslationError(
-            f"the model reads stride {dim} of a tensor of sizes {tuple(recorded.shape)} and strides "
-            f"{tuple(recorded.stride())}, which is not dense in memory; ONNX has values and no "
-            "storage. Call .contiguous() first",
+            f"the model reads stride {dim} of a tensor of sizes {tuple(recorded.shape)} and "
+            f"strides {tuple(recorded.stride())}, which is not dense in memory; ONNX has values "
+            "and no storage. Call .contiguous() first",
             code="OA404",
         )
     return product(op, [_at_least_one(op, self, axis) for axis in inner])

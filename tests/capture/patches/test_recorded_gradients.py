@@ -96,11 +96,11 @@ def unused(m: Any, x: Tensor) -> Any:
 
 class RoundedWithSetup(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, factor: float) -> Tensor:
+    def forward(x: Tensor, _: float) -> Tensor:
         return (x * 4).round() / 4
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    def setup_context(ctx: Any, inputs: Any, _: Any) -> None:
         ctx.factor = inputs[1]
 
     @staticmethod

@@ -141,7 +141,7 @@ def _has_own_functions(outputs: Sequence[Tensor]) -> bool:
     """True if a derivative runs the ``backward`` of an autograd function written in Python."""
     waiting, seen = [output.grad_fn for output in outputs], set()
     while waiting:
-        function = waiting.pop()
+        function: Any = waiting.pop()
         if function is None or function in seen:
             continue
         if isinstance(function, torch.autograd.function.BackwardCFunction):

@@ -55,8 +55,8 @@ def largest(op: Builder, sizes: list[Size]) -> Size:
     others = [size for size in sizes if not isinstance(size, int)]
     if not others:
         return max(known)
-    computed = [*([max(known)] if known else []), *others]
-    result: Size = computed[0]
+    computed: list[Size] = [*([max(known)] if known else []), *others]
+    result = computed[0]
     for size in computed[1:]:
         result = op.Max(result, size)
     return result

@@ -5,12 +5,9 @@ from __future__ import annotations
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat import OpOverload, schema_of
+from onnx_aot.torch_compat import OpOverload, draws_random_numbers
 
 __all__ = ["random_nodes", "random_outputs"]
-
-FLAGS = ("train", "training")
-PROBABILITIES = ("p", "dropout", "dropout_p")
 
 
 def random_outputs(program: torch.export.ExportedProgram) -> list[bool]:
@@ -34,7 +31,7 @@ def random_nodes(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
 
 def _is_random(node: torch.fx.Node, owner: torch.nn.Module) -> bool:
     if isinstance(node.target, OpOverload):
-        return _draws_random_numbers(node, node.target)
+        return draws_random_numbers(node)
     bodies = [
         getattr(owner, str(source.target), None)
         for source in node.all_input_nodes
@@ -46,24 +43,3 @@ def _is_random(node: torch.fx.Node, owner: torch.nn.Module) -> bool:
         if isinstance(body, torch.fx.GraphModule)
         for inner in body.graph.nodes
     )
-
-
-def _draws_random_numbers(node: torch.fx.Node, target: OpOverload) -> bool:
-    """True if an operator draws random numbers in this call.
-
-    Not every operator with dropout is tagged as random, and in those that are tagged dropout may be
-    off.
-    """
-    given = {}
-    for position, argument in enumerate(schema_of(target).arguments):
-        default = argument.default_value if argument.has_default_value() else None
-        value = node.args[position] if position < len(node.args) else default
-        given[argument.name] = node.kwargs.get(argument.name, value)
-    name = schema_of(target).name
-    may = torch.Tag.nondeterministic_seeded in target.tags or (
-        "dropout" in name or "rrelu" in name or "dropout_p" in given
-    )
-    if not may or any(given.get(flag) is False for flag in FLAGS):
-        return False
-    probabilities = [given[name] for name in PROBABILITIES if name in given]
-    return not any(isinstance(p, (int, float)) and p == 0 for p in probabilities)

@@ -189,6 +189,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
     "nn.packed_sequences": (
         "aten.gru.data",
         "aten.lstm.data",
+        "aten.pad_sequence",
         "aten.rnn_relu.data",
         "aten.rnn_tanh.data",
         "onnx_aot.pack_padded_sequence.default",

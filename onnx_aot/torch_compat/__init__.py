@@ -110,6 +110,7 @@ from onnx_aot.torch_compat.programs import (
     set_size_conditions,
     size_conditions,
 )
+from onnx_aot.torch_compat.random_calls import draws_random_numbers
 from onnx_aot.torch_compat.real_tensors import computes_real_tensors, with_real_tensors
 from onnx_aot.torch_compat.releases import (
     TESTED,
@@ -331,6 +332,7 @@ __all__ = [
     "deregister_pytree_node",
     "describe_untested",
     "differentiating",
+    "draws_random_numbers",
     "dynamo_stack",
     "example_size",
     "expression_key",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx_aot.capture.patches import ALL_PATCHES, capabilities
 from onnx_aot.torch_compat import PRIVATE, hidden
-from tests.capture.patches import test_derivatives, test_memories
+from tests.capture.patches import test_derivatives, test_memories, test_recorded_gradients
 from tests.inspection import test_rounding
 from tests.torch_compat import (
     test_autocast_marks,
@@ -37,7 +37,7 @@ def test_every_row_is_shown() -> None:
     )
     rules = (test_rounded_sizes, test_size_order, test_slice_bounds)
     others = (test_autocast_marks, test_interrupts, test_modules, test_spared_work)
-    models = (test_derivatives, test_memories)
+    models = (test_derivatives, test_memories, test_recorded_gradients)
     for module in (*models, *others, *missing, test_rounding, *rules):
         assert module.shows is shows  # the modules register what they show
     assert set() == NAMES - SHOWN

@@ -26,6 +26,7 @@ from onnx_aot.capture.patches.number_conversions import CONVERSIONS
 from onnx_aot.capture.patches.packing import PACKED_SEQUENCES
 from onnx_aot.capture.patches.python_builtins import BUILTINS
 from onnx_aot.capture.patches.python_loops import LOOPS
+from onnx_aot.capture.patches.recorded_gradients import RECORDED_GRADIENTS
 from onnx_aot.capture.patches.size_functions import SIZE_FUNCTIONS
 from onnx_aot.capture.patches.stack_traces import STACK_TRACES
 from onnx_aot.capture.patches.tensor_data import STATE_DATA, TENSOR_DATA
@@ -101,6 +102,7 @@ PATCHES: tuple[Patch, ...] = (
     *MODULE_MOVES,
     *HIGHER_ORDER,
     *DERIVATIVES,
+    RECORDED_GRADIENTS,
     *BLOCK_MASKS,
     *FUNCTIONS_KEPT,
     # packages

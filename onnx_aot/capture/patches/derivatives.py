@@ -25,12 +25,12 @@ from onnx_aot.torch_compat import (
     trace_below_transforms,
 )
 
-__all__ = ["DERIVATIVES"]
+__all__ = ["DERIVATIVES", "TracedCall"]
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class _Traced:
+class TracedCall:
     """A call of a function, traced apart.
 
     Args:
@@ -98,7 +98,7 @@ def _expand(original: Callable[..., Any], settings: Settings) -> Callable[..., A
 
     def derivative(*args: Any, **kwargs: Any) -> Any:
         if is_recording_calls():
-            return _Traced(differentiate, args, kwargs).record()
+            return TracedCall(differentiate, args, kwargs).record()
         _count.derivatives += 1
         return differentiate(*args, **kwargs)
 
@@ -122,7 +122,7 @@ def _expand_pulled_back(original: Callable[..., Any], settings: Settings) -> Cal
         @functools.wraps(pull)
         def pull_back(cotangents: Any, *_: Any, **__: Any) -> Any:
             if is_recording_calls():
-                return _Traced(pull, (primals, cotangents), {}).record()
+                return TracedCall(pull, (primals, cotangents), {}).record()
             return pull(primals, cotangents)
 
         returned = func(*primals)
@@ -165,7 +165,7 @@ def _push_by_pulling(original: Callable[..., Any], settings: Settings) -> Callab
         func: Any, primals: Any, tangents: Any, argnums: Any, *, strict: bool = False, has_aux: bool
     ) -> Any:
         if is_recording_calls():
-            return _Traced(push, (func, primals, tangents, argnums, has_aux), {}).record()
+            return TracedCall(push, (func, primals, tangents, argnums, has_aux), {}).record()
         _count.derivatives += 1
         return push(func, primals, tangents, argnums, has_aux)
 
@@ -183,7 +183,7 @@ def _expand_if_nested(original: Callable[..., Any], settings: Settings) -> Calla
             return original(*args, **kwargs)
         before = _count.derivatives
         try:
-            traced = _Traced(original, args, kwargs)
+            traced = TracedCall(original, args, kwargs)
         except Exception:
             if _count.derivatives != before:
                 raise

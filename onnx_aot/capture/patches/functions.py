@@ -124,6 +124,17 @@ def _narrow(self: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tens
     return torch.ops.aten.narrow.default(self, dim, start, length)  # type: ignore[no-any-return]
 
 
+def _fill_diagonal(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
+    """Writes to a view of the diagonal; torch's kernel reads the sizes as numbers."""
+    if wrap or self.dim() < 2:
+        return self.fill_diagonal_(fill_value, wrap)
+    diagonal = self
+    while diagonal.dim() > 1:
+        diagonal = diagonal.diagonal(0, 0, 1 if diagonal is self else -1)
+    diagonal.fill_(fill_value)
+    return self
+
+
 def _where(condition: torch.Tensor, *others: Any, **named: Any) -> Any:
     """Makes a bool of a mask of uint8, which PyTorch takes and its fake tensors refuse."""
     return torch.where(_as_mask(condition), *others, **named)
@@ -144,6 +155,7 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
     torch.Tensor.allclose: _all_close,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
+    torch.Tensor.fill_diagonal_: _fill_diagonal,
     torch.where: _where,
     torch.Tensor.where: _tensor_where,
     torch.Tensor.__setitem__: set_item,
@@ -204,8 +216,8 @@ FUNCTIONS: tuple[Patch, ...] = (
         "torch._export.non_strict_utils:_NonStrictTorchFunctionHandler._override",
         _redirect,
         "torch.equal, torch.allclose, torch.narrow from a start in a tensor, and torch.where of a "
-        "uint8 mask are refused; x[n - 1] = value and x[n - 1, rows] fix n, as does pooling over "
-        "a whole dynamic dimension.",
+        "uint8 mask are refused; fill_diagonal_, x[n - 1] = value and x[n - 1, rows] fix n, as "
+        "does pooling over a whole dynamic dimension.",
         parameters="self, func, args, kwargs",
     ),
     Patch(

@@ -284,7 +284,12 @@ def _locate_frame(frame: FrameType, line: int, owner: Any) -> Location:
 
 
 def _asks_directly(frame: FrameType | None, users: FrameType | None) -> bool:
-    """True if only the arithmetic of symbols lies between the user's line and the decision."""
+    """True if only the arithmetic of symbols lies between the user's line and the decision.
+
+    A call such as ``x.contiguous()`` asks from C++ how a tensor lies in memory; that is not direct.
+    """
+    if torch_compat.is_asked_by_cpp(frame):
+        return False
     while frame is not None and frame is not users:
         file = frame.f_code.co_filename
         if not file.startswith(_COMPAT) and not torch_compat.is_arithmetic(file):

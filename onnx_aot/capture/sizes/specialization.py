@@ -511,17 +511,23 @@ def _holds_in_range(
     """True if a condition on ``n`` holds in the range of a ``Dim``, as far as samples tell.
 
     Sizes 0 and 1 are tested only if the user's code asks about them, since torch's operators do
-    so as well.
+    so as well. The same holds for sizes computed from ``n``, as in ``n // 2 != 1``.
     """
     symbol = find_symbol(dim, requested, decisions)
     asked = symbol is not None and any(
         decision.direct and says_the_same(decision, symbol, condition) for decision in decisions
     )
+    if not asked and _OF_SMALL_SIZES.fullmatch(condition):
+        return True
     smallest, largest = dim.limits
     first = smallest if asked else max(smallest, 2)
     last = 65537 if largest == math.inf else int(largest)
     samples = itertools.chain(range(first, first + 256), (1023, 4096, last))
     return all(holds(condition, {"n": n}) is not False for n in samples if first <= n <= last)
+
+
+_OF_SMALL_SIZES = re.compile(r"((?! and | or |%).)+ != [01]")
+"""Matches a condition that excludes a size of 0 or 1; remainders are no sizes."""
 
 
 def _find_even_end(sizes: Sequence[int]) -> int:

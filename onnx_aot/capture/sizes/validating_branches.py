@@ -103,6 +103,15 @@ class Validations(list[Validation]):
         asking = self._find_asking_frame(sys._getframe(1))
         return asking is not None and _is_model_code(asking.f_code)
 
+    def decides_a_loop(self) -> bool:
+        """True if the answer to the present question ends a ``while`` loop of the model, or not."""
+        asking = self._find_asking_frame(sys._getframe(1))
+        if asking is None or not _is_model_code(asking.f_code):
+            return False
+        tree = _parse(asking.f_code.co_filename)
+        loops = (part for part in ast.walk(tree) if isinstance(part, ast.While))
+        return any(_is_inside(asking.f_lineno, test) for loop in loops for test in _ends(loop))
+
     def reads_source(self) -> bool:
         """True if the source of the code that asks is available, so that ``find`` can tell."""
         asking = self._find_asking_frame(sys._getframe(1))
@@ -377,6 +386,20 @@ def _effect_of(
         elif not (isinstance(statement, (ast.Pass, ast.Assert)) or _writes(statement, frame)):
             return None
     return None if sets_variables else "writes"
+
+
+def _ends(loop: ast.While) -> Iterator[ast.expr]:
+    """The conditions that end a loop: its own, or that of an ``if`` that leaves ``while True``."""
+    if not isinstance(loop.test, ast.Constant):
+        yield loop.test
+        return
+    for part in ast.walk(loop):
+        if isinstance(part, ast.If) and isinstance(part.body[-1], (ast.Break, ast.Return)):
+            yield part.test
+
+
+def _is_inside(line: int, part: ast.expr) -> bool:
+    return part.lineno <= line <= (part.end_lineno or part.lineno)
 
 
 def _writes(statement: ast.stmt, frame: FrameType) -> bool:

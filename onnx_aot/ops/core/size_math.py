@@ -6,7 +6,15 @@ import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
 
-__all__ = ["add_sizes", "as_value", "divide_size", "multiply_sizes", "product", "subtract_sizes"]
+__all__ = [
+    "add_sizes",
+    "as_value",
+    "divide_size",
+    "largest",
+    "multiply_sizes",
+    "product",
+    "subtract_sizes",
+]
 
 
 def add_sizes(op: Builder, left: Size, right: Size) -> Size:
@@ -33,12 +41,25 @@ def multiply_sizes(op: Builder, left: Size, right: Size) -> Size:
     return result
 
 
-def divide_size(op: Builder, size: Size, divisor: int) -> Size:
+def divide_size(op: Builder, size: Size, divisor: Size) -> Size:
     """``size // divisor`` for a non-negative size."""
-    if isinstance(size, int):
+    if isinstance(size, int) and isinstance(divisor, int):
         return size // divisor
     quotient: ir.Value = op.Div(size, divisor)
     return quotient
+
+
+def largest(op: Builder, sizes: list[Size]) -> Size:
+    """The largest of some sizes."""
+    known = [size for size in sizes if isinstance(size, int)]
+    others = [size for size in sizes if not isinstance(size, int)]
+    if not others:
+        return max(known)
+    computed: list[Size] = [*([max(known)] if known else []), *others]
+    result = computed[0]
+    for size in computed[1:]:
+        result = op.Max(result, size)
+    return result
 
 
 def product(op: Builder, sizes: list[Size]) -> Size:

@@ -45,16 +45,17 @@ def convolve(
     stride: Ints,
     pads: Sequence[Size],
     dilation: Ints,
-    groups: int,
+    groups: Size,
 ) -> Value:
     """Convolves with ``pads``, given as all befores, then all afters.
 
-    ONNX has no Conv of integers, and ONNX Runtime has none of DOUBLE: these become matrix products
-    with the windows. Pads that are not static are applied by a separate Pad.
+    ONNX has no Conv of integers, nor with a number of groups that only the run knows, and ONNX
+    Runtime has none of DOUBLE: these become matrix products with the windows. Pads that are not
+    static are applied by a separate Pad.
     """
     spatial = op.rank(weight) - 2
     strides, dilations = per_axis(stride, spatial), per_axis(dilation, spatial)
-    by_windows = input.dtype not in CONVOLVED
+    by_windows = input.dtype not in CONVOLVED or not isinstance(groups, int)
     known = [size for size in pads if isinstance(size, int)]
 
     def apply(x: Value) -> Value:
@@ -91,7 +92,7 @@ def _multiply_windows(
     bias: Value | None,
     strides: Ints,
     dilations: Ints,
-    groups: int,
+    groups: Size,
 ) -> Value:
     """Multiplies ``[outputs, channels * kernel]`` per group by all images' windows as columns."""
     outputs, channels, *kernel = op.all_sizes(weight)
@@ -118,7 +119,7 @@ def aten_conv(
     stride: Ints = (1,),
     padding: Ints = (0,),
     dilation: Ints = (1,),
-    groups: int = 1,
+    groups: Size = 1,
 ) -> Value:
     spatial = op.rank(weight) - 2
     pads = per_axis(padding, spatial) * 2
@@ -134,7 +135,7 @@ def aten_conv_padding(
     stride: Ints = (1,),
     padding: str = "valid",
     dilation: Ints = (1,),
-    groups: int = 1,
+    groups: Size = 1,
 ) -> Value:
     """``same`` pads ``dilation * (kernel - 1)`` in total, the odd element after, as torch does."""
     spatial = op.rank(weight) - 2
@@ -160,7 +161,7 @@ def aten_conv_transpose(
     stride: Ints = (1,),
     padding: Ints = (0,),
     output_padding: Ints = (0,),
-    groups: int = 1,
+    groups: Size = 1,
     dilation: Ints = (1,),
 ) -> Value:
     """Emits ConvTranspose, or for other types a convolution of the input spread with zeros."""
@@ -172,7 +173,7 @@ def aten_conv_transpose(
         # torch allows an output padding below the stride or the dilation, ONNX Runtime only one
         # below the stride
         beyond = any(extra >= stride for extra, stride in zip(more, strides, strict=True) if extra)
-        if beyond or x.dtype not in CONVOLVED:
+        if beyond or x.dtype not in CONVOLVED or not isinstance(groups, int):
             wide = ir.DataType.FLOAT if x.dtype in NARROW else x.dtype
             shift = None if bias is None else op.cast(bias, wide)
             value, rows = op.cast(x, wide), op.cast(weight, wide)
@@ -203,7 +204,7 @@ def _convolve_transposed(
     strides: Ints,
     pads: Ints,
     more: Ints,
-    groups: int,
+    groups: Size,
     dilations: Ints,
 ) -> Value:
     """Inserts zeros between and around the elements, then convolves with the reversed kernel."""
@@ -254,7 +255,7 @@ def aten_convolution(
     dilation: Ints,
     transposed: bool,
     output_padding: Ints,
-    groups: int,
+    groups: Size,
 ) -> Value:
     if transposed:
         return aten_conv_transpose(

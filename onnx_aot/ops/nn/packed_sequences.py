@@ -14,6 +14,8 @@ from typing import Any
 import onnx_ir as ir
 
 from onnx_aot.builder.builder import Builder, Size
+from onnx_aot.ops.core.size_math import largest, subtract_sizes
+from onnx_aot.ops.nn.conv_arguments import pad_last_axes
 from onnx_aot.ops.nn.rnn import report_lost_nan, run_layers
 from onnx_aot.ops.registry import register
 from onnx_aot.torch_compat import OpOverload, aten
@@ -163,3 +165,24 @@ def _resize_time(op: Builder, sequences: Value, time: Size, longest: Size) -> Va
         others = [0] * op.rank(sequences)
         sequences = op.Pad(sequences, op.sizes([*others, more, *others[1:]]))
     return op.Slice(sequences, [0], op.sizes([time]), [0])
+
+
+@register(aten.pad_sequence.default)
+def aten_pad_sequence(
+    op: Builder,
+    sequences: Sequence[Value],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Value:
+    """Pads the first axes to the longest, and stacks."""
+    lengths = [op.size(sequence, 0) for sequence in sequences]
+    longest = largest(op, lengths)
+    padded = []
+    for sequence, length in zip(sequences, lengths, strict=True):
+        missing = subtract_sizes(op, longest, length)
+        before, after = (missing, 0) if padding_side == "left" else (0, missing)
+        rest = [0] * (op.rank(sequence) - 1)
+        value = pad_last_axes(op, sequence, [before, *rest], [after, *rest], padding_value)
+        padded.append(op.Unsqueeze(value, [0 if batch_first else 1]))
+    return op.Concat(*padded, axis=0 if batch_first else 1)

@@ -62,6 +62,31 @@ def test_a_branch_on_equal() -> None:
         torch.testing.assert_close(program(x, other)[0], forward(x, other))
 
 
+def diagonal_of_products(x: Tensor) -> Tensor:
+    scores = x @ x.T
+    scores.fill_diagonal_(float("-inf"))
+    return scores.softmax(-1)
+
+
+def diagonal_of_a_view(x: Tensor) -> Tensor:
+    both = x.new_zeros(2, x.shape[0], 5)
+    both[1].fill_diagonal_(3)
+    return both
+
+
+def diagonal_of_a_cube(x: Tensor) -> Tensor:
+    n = x.shape[0]
+    return torch.zeros(n, n, n).fill_diagonal_(2.0)
+
+
+@pytest.mark.parametrize("forward", [diagonal_of_products, diagonal_of_a_view, diagonal_of_a_cube])
+def test_diagonal_of_a_dynamic_size(forward: Callable[[Tensor], Tensor]) -> None:
+    program = onnx_aot.export(forward, (torch.randn(4, 6),), dynamic_shapes=({0: "n"},))
+    for rows in (4, 3, 7, 2):
+        x = torch.randn(rows, 6)
+        torch.testing.assert_close(program(x)[0], forward(x))
+
+
 def narrow_and_write(x: Tensor, start: Tensor) -> Tensor:
     x = x.clone()
     x.narrow(1, start, 2).mul_(2)

@@ -370,3 +370,34 @@ def test_a_number_that_is_computed_from_sizes() -> None:
     ) in str(caught.value)
     assert "computed from sizes only, leave these dimensions out of" in str(caught.value)
     assert_close(onnx_aot.export(forward, (X,))(X)[0], forward(X))
+
+
+def thinned(x: Tensor) -> Tensor:
+    """The first row that is left, then those that are larger, until none is left."""
+    kept = []
+    while x.shape[0] > 0:
+        kept.append(x[0])
+        x = x[1:][x[1:, 0] > x[0, 0]]
+    return torch.stack(kept)
+
+
+class Thinned(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        kept = [x[0]]
+        x = x[1:][x[1:, 0] > x[0, 0]]
+        while x.shape[0] > 0:
+            kept.append(x[0])
+            x = x[1:][x[1:, 0] > x[0, 0]]
+        return torch.stack(kept)
+
+
+def test_a_loop_until_data_selects_nothing() -> None:
+    """It would never end if it went on for sizes from 2 on."""
+    message = str(failure(thinned, X, dynamic_shapes=({0: "n"},)))
+    assert place(thinned, "while x.shape") in message
+    assert "or export torch.jit.script(model), which keeps the loop" in message
+    script = onnx_aot.export(torch.jit.script(Thinned()), (X,), dynamic_shapes=({0: "n"},))
+    static = onnx_aot.export(thinned, (X,))  # at most one step for each row
+    for rows in (X, X.flip(0), X.roll(1, 0)):
+        torch.testing.assert_close(script(rows)[0], thinned(rows))
+        torch.testing.assert_close(static(rows)[0], thinned(rows))

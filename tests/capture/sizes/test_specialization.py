@@ -532,3 +532,24 @@ def test_line_that_asks_for_another_axis_of_the_same_name() -> None:
     with pytest.raises(DynamicShapeError) as caught:
         onnx_aot.export(odd_in_both, inputs, dynamic_shapes=({0: n}, {1: n}, {0: n}))
     assert line_of(odd_in_both, "sym_min") in str(caught.value)
+
+
+def laid_out(x: Tensor) -> Tensor:
+    """Torch asks from C++ whether the rows are one, when it makes them contiguous."""
+    return torch.ones(1, 3).expand(x.shape[0], 3).contiguous() + x
+
+
+def pooled(x: Tensor) -> Tensor:
+    """The half, rounded up, may be 1, which torch asks for when it computes strides."""
+    rows = torch.nn.functional.adaptive_avg_pool2d(x.T[None, :, None, ::2], (1, None))
+    return rows.squeeze(2).transpose(1, 2)
+
+
+@pytest.mark.parametrize("function", [laid_out, pooled])
+def test_questions_of_operators_about_one_do_not_limit_a_dim(
+    function: Callable[[Tensor], Tensor],
+) -> None:
+    program = onnx_aot.export(function, (X,), dynamic_shapes=({0: Dim("n")},))
+    for rows in (1, 2, 3, 7):
+        x = torch.randn(rows, 3)
+        torch.testing.assert_close(program(x)[0], function(x))

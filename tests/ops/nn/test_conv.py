@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from onnx_aot.torch_compat import aten
@@ -195,6 +197,55 @@ BY_WINDOWS = [
     ),
 ]
 
+
+def of_own_kernels(
+    images: torch.Tensor, kernels: torch.Tensor, bias: torch.Tensor | None = None, **options: Any
+) -> torch.Tensor:
+    """Convolves each image with kernels of its own, as hypernetworks do: a group per image."""
+    count, channels, *sizes = images.shape
+    joined = images.reshape(1, count * channels, *sizes)
+    bias = None if bias is None else bias.reshape(-1)
+    weight = kernels.flatten(0, 1)
+    value = torch.nn.functional.conv2d(joined, weight, bias, groups=count, **options)
+    return value.unflatten(1, (count, kernels.shape[1]))
+
+
+def transposed_of_own_kernels(images: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+    count = images.shape[0]
+    value = torch.nn.functional.conv_transpose2d(
+        images.flatten(0, 1)[None], kernels.flatten(0, 1), groups=count, stride=2
+    )
+    return value.unflatten(1, (count, kernels.shape[2]))
+
+
+def own_kernels(*sizes: int, dtype: torch.dtype = torch.float32) -> tuple[T, T]:
+    return floats("n", 3, "h", "w", dtype=dtype), floats("n", *sizes, 3, 2, dtype=dtype)
+
+
+DYNAMIC_GROUPS = [
+    Row(aten.conv2d.default, own_kernels(5, 3), call=of_own_kernels, name="groups of the batch"),
+    Row(
+        aten.conv2d.padding,
+        (*own_kernels(5, 3), floats("n", 5)),
+        {"padding": "same"},
+        call=of_own_kernels,
+        name="groups of the batch, same",
+    ),
+    Row(
+        aten.conv2d.default,
+        own_kernels(5, 3, dtype=torch.float16),
+        {"dilation": 2, "padding": 1, "stride": (1, 2)},
+        call=of_own_kernels,
+        name="groups of the batch, float16",
+    ),
+    Row(
+        aten.conv_transpose2d.input,
+        own_kernels(3, 4),
+        call=transposed_of_own_kernels,
+        name="groups of the batch, transposed",
+    ),
+]
+
 COLUMNS = [
     Row(aten.im2col.default, (value, *arguments), name=name, sizes=EMPTY)
     for name, value, arguments in (
@@ -235,7 +286,7 @@ JOINED = [
     for columns in (floats("n", 6, "w"), floats("n", 6, "w", dtype=torch.float64))
 ]
 
-ROWS = [*PLAIN, *STRINGS, *TRANSPOSED, *GENERAL, *BY_WINDOWS, *COLUMNS, *JOINED]
+ROWS = [*PLAIN, *STRINGS, *TRANSPOSED, *DYNAMIC_GROUPS, *GENERAL, *BY_WINDOWS, *COLUMNS, *JOINED]
 
 
 @parametrize(ROWS)

@@ -19,7 +19,7 @@ from onnx_aot.inspection.differences import compare_outputs
 from onnx_aot.inspection.verification import format_differences
 from onnx_aot.torch_compat import aten
 from onnx_aot.torch_ops.packed_sequence_ops import PACK, PAD
-from tests.ops.rows import Row, parametrize
+from tests.ops.rows import Row, check, floats, ints, parametrize
 
 WIDTH, HIDDEN = 3, 4
 LENGTHS = ([2, 5, 3], [1, 7], [2, 1, 2, 1, 1], [1])
@@ -233,3 +233,24 @@ def test_a_captured_program_runs() -> None:
     program = onnx_aot.export(model, sequences([2, 3])).exported_program
     inputs = sequences([2, 3])
     torch.testing.assert_close(program.module()(*inputs), model(*inputs))
+
+
+def pad_all(*sequences: torch.Tensor, **options: Any) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence(list(sequences), **options)
+
+
+TO_THE_LONGEST = [
+    Row(aten.pad_sequence.default, tensors, options, call=pad_all, name=name)
+    for name, tensors, options in (
+        ("plain", (floats("n", 2), floats("m", 2), floats(5, 2)), {}),
+        ("filled", (floats("n"), floats("m")), {"batch_first": True, "padding_value": -1.0}),
+        ("before", (floats("n", 2), floats("m", 2)), {"padding_side": "left"}),
+        ("integers", (ints("n", 2), ints("m", 2)), {"padding_value": 7}),
+        ("equal", (floats("n", 2), floats("n", 2)), {}),
+    )
+]
+
+
+@parametrize(TO_THE_LONGEST)
+def test_sequences_padded_to_the_longest(row: Row) -> None:
+    check(row)

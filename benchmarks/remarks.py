@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from benchmarks import ways
-from benchmarks.run import Benchmark, Settings, in_fresh_process, run
+from benchmarks.run import TIMEOUT, Benchmark, Settings, in_fresh_process, run
 from benchmarks.subjects import QUICK, case_of, catalogue
 from benchmarks.tables import facts, number, remark, table
 from benchmarks.timing import TooSlow, first_line, time_limit
@@ -38,20 +38,25 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
         The ``remark`` on its dimensions, and for each way that was run, under its name, what
         ``listen`` returns.
     """
-    found = in_fresh_process(__name__, "find_remark", name)
-    row: dict[str, Any] = {"remark": found}
-    for way in BOTH:
-        if way == "ours" or (settings.peer and found != ways.REFUSED):
-            row[way] = in_fresh_process(__name__, "listen", name, way, found, settings.limit)
+    row = in_fresh_process(__name__, "listen_and_search", name)
+    found = row["remark"]
+    if found not in ("", ways.REFUSED):  # other dimensions than those that were exported
+        row["ours"] = in_fresh_process(__name__, "listen", name, "ours", found)
+    if settings.peer and found != ways.REFUSED:
+        row["peer"] = in_fresh_process(__name__, "listen", name, "peer", found, settings.limit)
     return row
 
 
-def find_remark(name: str) -> str:
-    """Returns the remark on the dimensions that a plain capture keeps."""
-    return ways.make_subject(case_of(name)).remark
+def listen_and_search(name: str) -> dict[str, Any]:
+    """Returns what ``listen`` does for ours, and the remark on what a plain capture keeps.
+
+    The capture comes last, because what it warns of once is not said again.
+    """
+    said = listen(name, "ours", "")
+    return {"remark": ways.make_subject(case_of(name)).remark, "ours": said}
 
 
-def listen(name: str, way: str, dimensions: str, limit: float) -> dict[str, Any]:
+def listen(name: str, way: str, dimensions: str, limit: float = TIMEOUT) -> dict[str, Any]:
     """Exports a model and counts what is said meanwhile.
 
     Args:

@@ -29,6 +29,7 @@ BENCHMARKS = (
     "latency",
     "opset_latency",
     "refusals",
+    "remarks",
 )
 """The scripts, in the order in which they run; each has ``BENCHMARK`` and ``render``."""
 

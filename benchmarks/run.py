@@ -145,8 +145,8 @@ def _keep(
         if kept is None or kept["machine"] != machine():
             print("not written: no results of all rows of this day and machine are kept")
             return
-        newer = {row["name"]: row for row in rows}
-        rows = [newer.get(row["name"], row) for row in kept["rows"]]
+        known = {row["name"]: row for row in (*kept["rows"], *rows)}
+        rows = [known[name] for name in benchmark.rows() if name in known]
     command = f"python -m benchmarks.{benchmark.name}"
     if settings.limit != Settings.limit:
         command += f" --torch-onnx-limit {settings.limit:g}"

@@ -19,11 +19,13 @@ from typing import Any
 
 __all__ = [
     "LABELS",
+    "REFUSED",
     "STATIC_LABELS",
     "Subject",
     "as_hints",
     "export_both",
     "make_subject",
+    "make_subject_again",
     "remove_dimensions",
 ]
 
@@ -95,17 +97,21 @@ class Subject:
 
     def peer(self, path: str) -> Any:
         """Exports the model to ``path`` with torch.onnx and returns the program."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            return self.peer_aloud(path)
+
+    def peer_aloud(self, path: str) -> Any:
+        """Exports like ``peer``, and lets torch.onnx print what it prints."""
         import torch
 
-        with contextlib.redirect_stdout(io.StringIO()):
-            return torch.onnx.export(
-                self.model,
-                self.args,
-                path,
-                kwargs=self.kwargs,
-                dynamic_shapes=self.hints,
-                dynamo=True,
-            )
+        return torch.onnx.export(
+            self.model,
+            self.args,
+            path,
+            kwargs=self.kwargs,
+            dynamic_shapes=self.hints,
+            dynamo=True,
+        )
 
     def ways(self, folder: str) -> dict[str, Callable[[], Any]]:
         """Returns the ways that are possible with the model, by name; files go to ``folder``."""
@@ -138,6 +144,15 @@ def make_subject(case: Any, search: bool = True) -> Subject:
             continue
         return found
     return Subject(model, args, kwargs, case.dynamic_shapes, False, REFUSED)
+
+
+def make_subject_again(case: Any, remark: str) -> Subject:
+    """Makes the model of a row with the dimensions that ``make_subject`` found, by its remark."""
+    fixed = {text: names for names, text in FIXED}.get(remark, ())
+    shapes = remove_dimensions(case.dynamic_shapes, fixed)
+    hints = False if remark == REFUSED else as_hints(shapes)
+    args, kwargs = case.example()
+    return Subject(case.make(), args, kwargs, shapes, hints, remark)
 
 
 def export_both(case: Any, folder: str) -> tuple[Subject | None, dict[str, str]]:

@@ -118,6 +118,7 @@ SOURCES = (
     _benchmark("Latency", "latency"),
     _benchmark("Latency by opset", "opset_latency"),
     _benchmark("Time to a refusal", "refusals"),
+    _benchmark("What an export says", "remarks"),
     _session("Architectures", "zoo", "models.md"),
     _session("Models of other packages", "field", "field.md"),
     _session("Clients and tools", "clients", "clients.md", _read_clients),

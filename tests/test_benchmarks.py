@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
+import sys
+import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import export_time, graph_size, page, profile_export, results, timing
+from benchmarks import export_time, graph_size, page, profile_export, remarks, results, timing
 from benchmarks.plots import make_plots
-from benchmarks.run import Settings
+from benchmarks.run import Settings, in_fresh_process
 from benchmarks.stages import NAMES
 from benchmarks.ways import LABELS
 
@@ -54,6 +58,33 @@ def test_export_time_of_the_smallest_model(tmp_path: Path) -> None:
     assert export_time.plot(both).series[LABELS["ours"]][0][0] == "linear_relu"
     kept = graph_size.measure("linear_relu", Settings(files=str(tmp_path)))
     assert kept["nodes"] == {"ours": 2}  # from the file that export_time left behind
+
+
+def say_something() -> dict[str, Any]:
+    """Says four lines in three ways, in a process that pytest does not listen to."""
+    with tempfile.TemporaryFile() as said, remarks.output_to(said):
+        with remarks.warnings_seen() as seen:
+            sys.stdout.write("one\n\n")
+            os.write(2, b"two\n")  # as native code does
+            warnings.warn("three\nfour", stacklevel=1)
+            warnings.warn("not shown by default", DeprecationWarning, stacklevel=1)
+        said.seek(0)
+        return {"seen": seen, "text": said.read().decode()}
+
+
+def test_what_an_export_says_is_counted() -> None:
+    heard = in_fresh_process(__name__, "say_something")
+    assert heard["seen"] == ["UserWarning: three"]
+    assert {"one", "two", "four"} <= set(heard["text"].splitlines())
+    row = {"name": "linear_relu", **remarks.measure("linear_relu", Settings(peer=False))}
+    assert row["remark"] == ""
+    assert row["ours"] == {"lines": 0, "warnings": [], "error": "", "noted": []}
+    assert remarks.summarize([row]) == {}  # nothing to compare with
+    assert "| linear_relu | 0 | - | 0 | - |  |" in remarks.render([row], {})
+    loud = row | {"peer": {"lines": 10, "warnings": ["FutureWarning: old"], "error": ""}}
+    summary = remarks.summarize([loud])
+    assert summary["torch.onnx: lines per export"] == 10
+    assert summary["onnx_aot: exports that print nothing"] == 1
 
 
 def test_profile_names_functions_of_the_stages() -> None:

@@ -19,7 +19,7 @@ import onnx_aot
 from onnx_aot.capture.patches.autograd_functions import kept_functions
 from onnx_aot.errors import CaptureError, ConversionError
 from onnx_aot.torch_ops.function_calls import CALLS
-from onnx_aot.torch_ops.scripted_ops import RECORDED
+from onnx_aot.torch_ops.scripted_model import RECORDED
 
 X = torch.randn(4, 3)
 

@@ -104,6 +104,8 @@ def run(
     else:
         counts = ", ".join(f"{count} {status}" for status, count in done.counts.items())
         typer.echo(f"{len(done.results)} rows: {counts}; {done.skipped} unchanged")
+        for change in done.difference.of("broken"):
+            typer.echo(escape_for_stream(f"newly broken: {change.name}: {change.text}"))
         typer.echo(f"results in {folder}")
     if not done.ok:
         raise typer.Exit(EXIT_FAILED)

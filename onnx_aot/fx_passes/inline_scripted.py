@@ -8,9 +8,12 @@ from typing import Any
 import torch
 import torch.fx
 
-from onnx_aot.torch_ops.scripted_ops import RECORDED, SCRIPTED
+from onnx_aot.metadata.provenance import target_name
 
 __all__ = ["inline_scripted"]
+
+# By name: defining the operator takes longer than this pass, and most models have none.
+SCRIPTED = "onnx_aot.scripted.default"
 
 
 def inline_scripted(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -27,12 +30,14 @@ def inline_scripted(program: torch.export.ExportedProgram) -> torch.export.Expor
     """
     graph = program.graph_module.graph
     for node in list(graph.nodes):
-        if node.op == "call_function" and node.target == SCRIPTED:
+        if node.op == "call_function" and target_name(node.target) == SCRIPTED:
             _inline(program.graph_module, node)
     return program
 
 
 def _inline(owner: torch.fx.GraphModule, node: torch.fx.Node) -> None:
+    from onnx_aot.torch_ops.scripted_model import RECORDED
+
     tensors, sizes, number = node.args
     module = RECORDED.pop(number)  # type: ignore[arg-type]
     given = iter([*tensors, *sizes])  # type: ignore[misc]

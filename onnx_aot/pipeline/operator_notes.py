@@ -83,6 +83,7 @@ def describe_wide_integers(captured: torch.export.ExportedProgram, options: Opti
             "stores two to a byte, with scales of groups in a form that ONNX Runtime multiplies "
             "without dequantizing",
             "OA408",
+            quiet=True,
         )
     ]
 

@@ -249,11 +249,12 @@ def translate_graph(
     from onnx_aot.translate import Request, translate
     from onnx_aot.version import __version__
 
+    failed: dict[str, None] = {}
     translated = translate(
         program,
         Request(
             opset=options.opset,
-            table=_collect_translations(program, options),
+            table=_collect_translations(program, options, failed),
             custom_opsets=options.custom_opsets or {},
             unsupported=options.unsupported,
             decompose=options.decompose,
@@ -273,13 +274,17 @@ def translate_graph(
         translated.statistics.unsupported, translated.model, options
     )
     notes += operator_notes.describe_wide_integers(program, options)
+    notes += [Note(problem, "OA010", quiet=True) for problem in failed]
     return translated, notes + operator_notes.describe_limits(program)
 
 
 def _collect_translations(
-    program: torch.export.ExportedProgram, options: Options
+    program: torch.export.ExportedProgram, options: Options, failed: dict[str, None]
 ) -> Mapping[Any, Any]:
-    """The table of translations, the user's included, with all that the program needs imported."""
+    """The table of translations, the user's included, with all that the program needs imported.
+
+    ``failed`` gets a sentence per method ``symbolic`` that fails during the translation.
+    """
     from onnx_aot.capture.patches.autograd_functions import kept_functions
     from onnx_aot.ops.registry import import_late_families, translations
     from onnx_aot.ops.user.custom_translations import custom_translations, with_custom
@@ -294,7 +299,7 @@ def _collect_translations(
         for node in module.graph.nodes
     )
     for custom in (
-        symbolic_translations(kept_functions()),
+        symbolic_translations(kept_functions(), failed),
         registered_translations(),
         custom_translations(options.custom_translation_table or {}),
     ):

@@ -1,8 +1,7 @@
 """Defines targets of FX nodes for the parts of scripted models that ATen has no operators for.
 
-``scripted`` stands for a whole model while ``torch.export`` runs. Afterwards the model's graph,
-which the operator's shape function records, replaces it; in this graph ``branch`` and ``repeat``
-have graph modules as bodies, and the others work on lists of tensors of unknown length.
+``branch`` and ``repeat`` have graph modules as bodies, and the others work on lists of tensors of
+unknown length.
 
 Calls of the functions are translated in ``onnx_aot/ops/control``. The functions themselves run only
 where a captured program is compared with its model.
@@ -11,17 +10,12 @@ where a captured program is compared with its model.
 from __future__ import annotations
 
 import dataclasses
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.fx
 
 __all__ = [
-    "RECORDED",
-    "SCRIPTED",
-    "During",
     "SequenceVal",
     "branch",
     "repeat",
@@ -109,39 +103,3 @@ def sequence_stack(sequence: Any, dim: int) -> Any:
 def sequence_split(tensor: Any, size: Any, dim: int, keep: bool) -> Any:
     """Splits as ``torch.split``, or as ``torch.unbind`` if ``keep`` is false and the size is 1."""
     return list(torch.split(tensor, size, dim) if keep else torch.unbind(tensor, dim))
-
-
-RECORDED: weakref.WeakValueDictionary[int, torch.fx.GraphModule] = weakref.WeakValueDictionary()
-"""Graphs that calls of ``scripted`` stand for, by their numbers; the export keeps them alive."""
-
-_RUNNING: dict[int, Callable[..., list[Tensor]]] = {}
-
-
-class During:
-    """Context that defines what the ``scripted`` call with a number stands for."""
-
-    def __init__(self, number: int, record: Callable[..., list[Tensor]]) -> None:
-        """``record(tensors, sizes, symbol)`` returns fake results; ``symbol()`` makes a size."""
-        self.number = number
-        self.record = record
-
-    def __enter__(self) -> None:
-        _RUNNING[self.number] = self.record
-
-    def __exit__(self, *_: object) -> None:
-        _RUNNING.pop(self.number, None)
-
-
-@torch.library.custom_op("onnx_aot::scripted", mutates_args=())
-def run_scripted_model(tensors: list[Tensor], sizes: list[int], number: int) -> list[Tensor]:
-    """Stands for a scripted model: its weights and inputs, and sizes among its inputs."""
-    return [result.clone() for result in RECORDED[number](*tensors, *sizes)]
-
-
-@run_scripted_model.register_fake
-def _(tensors: list[Tensor], sizes: list[int], number: int) -> list[Tensor]:
-    context = torch.library.get_ctx()
-    return _RUNNING[number](tensors, sizes, context.new_dynamic_size)
-
-
-SCRIPTED = torch.ops.onnx_aot.scripted.default

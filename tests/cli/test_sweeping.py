@@ -44,6 +44,14 @@ def test_sweeps_and_their_difference(swept: Path) -> None:
     assert found["changes"] == [{"name": "a", "kind": "fixed", "text": "was wrong: bad"}]
 
 
+def test_a_sweep_lists_what_is_newly_broken(swept: Path) -> None:
+    assert "newly broken" not in call("sweep", "good.json", "-o", "one").stdout
+    done = call("sweep", "bad.json", "-o", "one")
+    assert [line for line in done.stdout.splitlines() if line.startswith("newly broken")] == [
+        "newly broken: a: wrong: bad"
+    ]
+
+
 def test_what_is_not_accepted(swept: Path) -> None:
     for arguments, message in (
         (["missing.toml", "-o", "out"], "there is no plan missing.toml"),

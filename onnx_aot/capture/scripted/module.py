@@ -18,7 +18,7 @@ from onnx_aot.capture.scripted.recorder import Recorder
 from onnx_aot.capture.scripted.values import Cell, GivenInt, Leaf, ModuleRef
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import aten, symbols_of_its_own
-from onnx_aot.torch_ops.scripted_ops import RECORDED, SCRIPTED, During
+from onnx_aot.torch_ops.scripted_model import RECORDED, SCRIPTED, During
 
 __all__ = ["ScriptedModel"]
 

@@ -15,7 +15,7 @@ import torch
 from onnx_aot import dtypes
 from onnx_aot.builder.builder import Builder
 from onnx_aot.builder.rollback import DeclinedError
-from onnx_aot.errors import OnnxExporterError, warn
+from onnx_aot.errors import OnnxExporterError
 from onnx_aot.ops.registry import Translation, make_translation
 
 __all__ = ["symbolic_translations"]
@@ -36,18 +36,23 @@ class _Function(Protocol):
 
 
 def symbolic_translations(
-    functions: Iterable[_Function],
+    functions: Iterable[_Function], failed: dict[str, None]
 ) -> dict[Any, tuple[Translation, ...]]:
-    """Returns an entry of the operator table per function that has a ``symbolic``."""
+    """Returns an entry of the operator table per function that has a ``symbolic``.
+
+    Args:
+        functions: The functions.
+        failed: Gets a sentence per ``symbolic`` that fails when it is called.
+    """
     entries: dict[Any, tuple[Translation, ...]] = {}
     for kept in functions:
-        made = make_translation(kept.target, _make_translation(kept))
+        made = make_translation(kept.target, _make_translation(kept, failed))
         entry = Translation(made.target, made.function, made.since, made.arguments, True)
         entries[kept.target] = (entry,)
     return entries
 
 
-def _make_translation(kept: _Function) -> Callable[..., Any]:
+def _make_translation(kept: _Function, failed: dict[str, None]) -> Callable[..., Any]:
     name = f"{kept.function.__qualname__}.symbolic"
 
     def translate_symbolic(
@@ -63,7 +68,7 @@ def _make_translation(kept: _Function) -> Callable[..., Any]:
             raise
         except Exception as error:
             problem = f"{name} failed: {type(error).__name__}: {error}"
-            warn(f"{problem}. forward was exported instead", "OA010")
+            failed[f"{problem}. forward was exported instead"] = None
             raise DeclinedError(problem) from error
 
     translate_symbolic.__name__ = name

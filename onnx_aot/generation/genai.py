@@ -40,10 +40,10 @@ def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
         read_lengths_of_mask(program)
         return program
     warn(
-        f"{type(model).__name__} gets a cache that every step copies "
-        f"(past_present_share_buffer is false): {others[0]} and {len(others) - 1} more states are "
-        "read by other nodes than GroupQueryAttention, which computes causal attention with or "
-        "without a window, on heads of a multiple of 8 elements",
+        f"{type(model).__name__} gets a cache that every step copies, with "
+        f"past_present_share_buffer=false: GroupQueryAttention cannot take {others[0]} and "
+        f"{len(others) - 1} other state(s). It computes causal attention, with or without a "
+        "window, on heads of a multiple of 8 elements",
         "OA705",
     )
     return export_decoder(model, **options)

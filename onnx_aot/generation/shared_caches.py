@@ -61,7 +61,7 @@ def read_lengths_of_mask(program: ONNXProgram) -> None:
                 made.outputs[0].shape = ir.Shape([1])
             graph.insert_before(node, [*sizes, earlier])
             old, new = node.outputs[0], earlier.outputs[0]
-            new.name = f"{old.name}_of_mask"
+            new.name = f"{old.name}.Sub"
             for user, index in list(old.uses()):
                 user.replace_input_with(index, new)
             graph.remove(node, safe=True)
@@ -74,9 +74,10 @@ def _states(program: ONNXProgram) -> list[ir.Value]:
 
 
 def _is_in_place(state: ir.Value) -> bool:
-    nodes = state.consumers()
-    readers = [node for node in nodes if not _reads_length(node)]
-    return len(readers) == 1 and (readers[0].domain, readers[0].op_type) == OPERATOR
+    readers = [node for node in state.consumers() if not _reads_length(node)]
+    if len(readers) != 1 or (readers[0].domain, readers[0].op_type) != OPERATOR:
+        return False
+    return not any(value.consumers() for value in readers[0].outputs[1:])
 
 
 def _reads_length(node: ir.Node) -> bool:

@@ -27,6 +27,7 @@ __all__ = ["SHARED_CACHE"]
 
 MICROSOFT = "com.microsoft"
 ROWS = (2, -2)
+BEFORE_PRODUCT = {"Expand", "Mul", "Reshape", "Transpose", "Unsqueeze"}
 
 
 def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -139,7 +140,7 @@ def _match_cached(rewriter: Rewriter, found: Attention) -> _Cached | None:
 def _match_cache(rewriter: Rewriter, value: ir.Value) -> _Cache | None:
     """The parts of keys or values that only the attention reads, and of which one is an input."""
     joined = rewriter.producer(value, "Concat")
-    if joined is None or len(joined.inputs) != 2 or len(value.consumers()) != 1:
+    if joined is None or len(joined.inputs) != 2 or not _is_for_one_product(value):
         return None
     past, new = joined.inputs
     if past is None or new is None or joined.attributes["axis"].as_int() not in ROWS:
@@ -150,6 +151,19 @@ def _match_cache(rewriter: Rewriter, value: ir.Value) -> _Cache | None:
     is_cache = past.is_graph_input() and value.is_graph_output()
     fits = [*before[:2], before[3]] == [*added[:2], added[3]]
     return _Cache(past, new, value) if is_cache and fits else None
+
+
+def _is_for_one_product(value: ir.Value) -> bool:
+    """Returns True if a value, repeated, moved or scaled, is an operand of one product alone."""
+    while True:
+        readers = value.consumers()
+        if len(readers) != 1 or readers[0].domain:
+            return False
+        if readers[0].op_type == "MatMul":
+            return True
+        if readers[0].op_type not in BEFORE_PRODUCT:
+            return False
+        (value,) = readers[0].outputs
 
 
 # --- rows before heads ---------------------------------------------------------------------------

@@ -304,7 +304,8 @@ def _export_program(
     without a past nor one of a single token. With a cache that is written in place, it cannot: the
     captured step has two rows, and only one can have several tokens behind a past.
     """
-    example, verify, kinds = inputs(CAPTURED), options.get("verify"), KINDS
+    example, verify = inputs(CAPTURED), options.get("verify")
+    kinds: tuple[Sizes, ...] = KINDS
     if writes_in_place(options):
         options = {**options, "verify": False}
         kinds = (*KINDS, Sizes(1, CAPTURED.sequence, CAPTURED.past))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -14,6 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 import onnx_aot
+from onnx_aot.generation.shared_caches import read_lengths_of_mask, states_not_in_place
 from onnx_aot.ir_passes import names_of_passes
 from tests.tolerances import assert_close
 
@@ -72,7 +75,8 @@ class Step(torch.nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         sizes = [heads * self.width for heads in (HEADS, GROUPS, GROUPS)]
         query, key, value = (
-            part.unflatten(2, (-1, self.width)).transpose(1, 2) for part in x.split(sizes, 2)
+            part.view(*part.shape[:2], -1, self.width).transpose(1, 2)
+            for part in torch.split(x, sizes, 2)
         )
         keys, values = torch.cat([past_keys, key], 2), torch.cat([past_values, value], 2)
         rows = torch.arange(x.shape[1]) + past_keys.shape[2]
@@ -91,12 +95,24 @@ class Step(torch.nn.Module):
         return attended.transpose(1, 2).flatten(2), keys, values
 
 
-class ReadTwice(Step):
-    """Keys that another output needs, too."""
+class KeysReadTwice(Step):
+    """Keys that the result needs in another way, too."""
 
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        attended, keys, values = super().forward(*inputs)
-        return attended, keys, values, keys.sum(2)
+    def forward(
+        self, x: Tensor, mask: Tensor, past_keys: Tensor, past_values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        attended, keys, values = super().forward(x, mask, past_keys, past_values)
+        return attended + keys.sum(), keys, values
+
+
+class Counting(Step):
+    """Tokens that are counted by the length of the cache."""
+
+    def forward(
+        self, x: Tensor, mask: Tensor, past_keys: Tensor, past_values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        attended, keys, values = super().forward(x, mask, past_keys, past_values)
+        return attended + past_keys.shape[2], keys, values
 
 
 def inputs(batch: int, rows: int, past: int, width: int = WIDTH) -> tuple[Tensor, ...]:
@@ -107,7 +123,7 @@ def inputs(batch: int, rows: int, past: int, width: int = WIDTH) -> tuple[Tensor
     return x, torch.ones(batch, past + rows, dtype=torch.int64), *cache
 
 
-def export(model: Step, opset: int = 23) -> onnx_aot.ONNXProgram:
+def export(model: Step, opset: int = 23, **options: Any) -> onnx_aot.ONNXProgram:
     cache = {0: "batch", 2: "past"}
     return onnx_aot.export(
         model.eval(),
@@ -115,6 +131,7 @@ def export(model: Step, opset: int = 23) -> onnx_aot.ONNXProgram:
         dynamic_shapes=({0: "batch", 1: "rows"}, {0: "batch", 1: "past + rows"}, cache, cache),
         opset_version=opset,
         optimize={*names_of_passes(), "shared_cache"} - {"attention_of_heads"},
+        **options,
     )
 
 
@@ -156,7 +173,7 @@ def test_masks_that_do_not_fit(mask: Mask) -> None:
         assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("model", [Step(width=6), ReadTwice()], ids=["width", "read twice"])
+@pytest.mark.parametrize("model", [Step(width=6), KeysReadTwice()], ids=["width", "read twice"])
 def test_caches_that_do_not_fit(model: Step) -> None:
     program = export(model)
     assert count(program) == 0
@@ -180,6 +197,45 @@ def test_only_where_it_is_named() -> None:
     assert count(program) == 0
 
 
+def make_buffers(batch: int) -> list[onnxruntime.OrtValue]:
+    """Keys and values of 12 positions, which are all NaN."""
+    empty = [np.full((batch, GROUPS, 12, WIDTH), math.nan, np.float32) for _ in range(2)]
+    return [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in empty]  # shares memory
+
+
+def run_in_place(
+    session: onnxruntime.InferenceSession, x: Tensor, mask: Tensor, buffers: Sequence[Any]
+) -> Tensor:
+    """Returns the first output; the others stand in the buffers then."""
+    given, returned = session.get_inputs(), session.get_outputs()
+    binding = session.io_binding()
+    binding.bind_cpu_input(given[0].name, x.numpy())
+    binding.bind_cpu_input(given[1].name, mask.numpy())
+    binding.bind_output(returned[0].name)
+    for index, buffer in enumerate(buffers):
+        binding.bind_ortvalue_input(given[2 + index].name, buffer)
+        binding.bind_ortvalue_output(returned[1 + index].name, buffer)
+    session.run_with_iobinding(binding)
+    return torch.from_numpy(binding.get_outputs()[0].numpy())
+
+
+def test_lengths_of_buffers_are_not_read() -> None:
+    """Buffers do not tell how many tokens there were."""
+    names = ["input_ids", "attention_mask", "past_key_values.0.key", "past_key_values.0.value"]
+    program = export(Counting(), input_names=names)
+    assert count(program) == 1
+    assert states_not_in_place(program) == []
+    read_lengths_of_mask(program)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    x, mask, *_ = inputs(1, 6, 0)
+    buffers, none = make_buffers(1), torch.zeros(1, GROUPS, 0, WIDTH)
+    run_in_place(session, x[:, :4], mask[:, :4], buffers)
+    found = run_in_place(session, x[:, 4:], mask, buffers)
+    _, keys, values = Counting()(x[:, :4], mask[:, :4], none, none)
+    assert_close(found, Counting()(x[:, 4:], mask, keys, values)[0])
+
+
 def test_padding_in_front_and_behind() -> None:
     """The first step of two rows, and one more token for each, in buffers of 12 positions."""
     model = Step(window)
@@ -187,28 +243,10 @@ def test_padding_in_front_and_behind() -> None:
     x, mask, *_ = inputs(2, 6, 0)
     mask[0, :2] = 0
     mask[1, 4:] = 0
-    buffers = [
-        onnxruntime.OrtValue.ortvalue_from_numpy(
-            torch.full((2, GROUPS, 12, WIDTH), math.nan).numpy()
-        )
-        for _ in range(2)
-    ]
-    given, past, returned = session.get_inputs(), buffers, session.get_outputs()
-
-    def run(new: Tensor, mask: Tensor) -> Tensor:
-        binding = session.io_binding()
-        binding.bind_cpu_input(given[0].name, new.numpy())
-        binding.bind_cpu_input(given[1].name, mask.numpy())
-        binding.bind_output(returned[0].name)
-        for index, buffer in enumerate(past):
-            binding.bind_ortvalue_input(given[2 + index].name, buffer)
-            binding.bind_ortvalue_output(returned[1 + index].name, buffer)
-        session.run_with_iobinding(binding)
-        return torch.from_numpy(binding.get_outputs()[0].numpy())
-
-    first = run(x, mask)
-    later, _, *_ = inputs(2, 1, 0)
-    second = run(later, torch.cat([mask, torch.ones(2, 1, dtype=torch.int64)], 1))
+    buffers = make_buffers(2)
+    first = run_in_place(session, x, mask, buffers)
+    later, one, *_ = inputs(2, 1, 0)
+    second = run_in_place(session, later, torch.cat([mask, one], 1), buffers)
     for row, tokens in enumerate((slice(2, 6), slice(0, 4))):
         text = torch.cat([x[row, tokens], later[row]])[None]
         none = torch.zeros(1, GROUPS, 0, WIDTH)

@@ -169,9 +169,9 @@ def check_optimize(given: Any) -> None:
     """
     if isinstance(given, bool) or given == "safe":
         return
-    from onnx_aot.ir_passes import names_of_passes
+    from onnx_aot.ir_passes import RULES_ON_REQUEST, names_of_passes
 
-    known = names_of_passes()
+    known = [*names_of_passes(), *(rule.name for rule in RULES_ON_REQUEST)]
     if isinstance(given, str) or not isinstance(given, Collection):
         raise InvalidOptionError(
             f'optimize is {given!r}; expected True, False, "safe", or a set of names: '

@@ -11,12 +11,16 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.generation.exports import export_decoder, is_recurrent
+from onnx_aot.generation.exports import export_decoder, is_recurrent, save_program
+from onnx_aot.generation.genai import describe_for_genai, export_for_genai
+
+if TYPE_CHECKING:
+    from onnx_aot.program.program import ONNXProgram
 
 __all__ = ["LAYOUTS", "WEIGHTS", "bundle"]
 
@@ -42,9 +46,6 @@ TOKENIZER = (
     "chat_template*",
 )
 """Files of a tokenizer in a folder of transformers."""
-
-GENAI_OPSET = 23
-"""Opset with operators for attention, normalization and rotary embeddings: a tenth more tokens."""
 
 BLOCK = 32
 """Elements of a row of weights that share a scale in int4."""
@@ -94,6 +95,8 @@ def bundle(
             recurrent states that the program does not know, or an option is not accepted.
         OnnxExporterError: As ``export_decoder`` raises.
     """
+    from onnx_aot.ir_passes import names_of_passes
+
     _check_choice("layout", layout, LAYOUTS)
     _check_choice("weights", weights, tuple(WEIGHTS))
     loaded: Any = _load(model) if isinstance(model, (str, os.PathLike)) else model
@@ -121,13 +124,12 @@ def bundle(
     target.mkdir(parents=True, exist_ok=True)
     path = target / "onnx" / WEIGHTS[weights] if is_for_js else target / "model.onnx"
     path.parent.mkdir(exist_ok=True)
-    if layout == "genai":  # it has a runtime of its own, which loads this opset
-        options = {"opset_version": GENAI_OPSET, **options}
     quantize = {"int8": _to_int8, "int4": _to_int4}.get(weights)
-    if quantize is None:
-        program = export_decoder(loaded, path, **options)
-    else:
-        program = _export_quantized(loaded, path, quantize, options)
+    if quantize is not None:
+        options = {"optimize": set(names_of_passes()) - NOT_FOR_INTEGERS, **options}
+    export = export_for_genai if layout == "genai" else export_decoder
+    program = export(loaded, **options)
+    _save(program, path, quantize, options)
     loaded.config.save_pretrained(target)
     generation = getattr(loaded, "generation_config", None)
     if generation is not None:
@@ -136,8 +138,7 @@ def bundle(
         tokenizer = model
     _write_tokenizer(tokenizer, target)
     if layout == "genai":
-        inputs = [str(value.name) for value in program.inputs]
-        _write_json(target / "genai_config.json", _genai_config(loaded, inputs))
+        _write_json(target / "genai_config.json", describe_for_genai(loaded, program))
     elif is_for_js:
         _describe_for_js(target / "config.json", path)
     return path
@@ -182,20 +183,22 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 # --- integers ------------------------------------------------------------------------------------
 
 
-def _export_quantized(
-    model: Any, path: Path, quantize: Callable[[str, str], None], options: Mapping[str, Any]
-) -> Any:
-    """Exports in float32 beside the model's file, and replaces the weights there."""
-    from onnx_aot.ir_passes import names_of_passes
-
-    kept = {"optimize": set(names_of_passes()) - NOT_FOR_INTEGERS}
+def _save(
+    program: ONNXProgram,
+    path: Path,
+    quantize: Callable[[str, str], None] | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Saves a program; to quantize it, in float32 beside the file whose place the result takes."""
+    if quantize is None:
+        save_program(program, path, options)
+        return
     with tempfile.TemporaryDirectory(dir=path.parent) as temporary:
         whole = os.path.join(temporary, "whole.onnx")
-        program = export_decoder(model, whole, **{**kept, **options})
+        save_program(program, whole, options)
         with _root_logger_kept():
             quantize(whole, os.path.join(temporary, path.name))
         os.replace(os.path.join(temporary, path.name), path)
-    return program
 
 
 @contextlib.contextmanager
@@ -259,63 +262,3 @@ def _describe_for_js(config: Path, model: Path) -> None:
     content = json.loads(config.read_text(encoding="utf-8"))
     content["transformers.js_config"] = {"use_external_data_format": True}
     _write_json(config, content)
-
-
-def _genai_config(model: Any, inputs: list[str]) -> dict[str, Any]:
-    """Describes the model for onnxruntime-genai, with the cache that each step returns whole."""
-    config = model.config.get_text_config()
-    heads = config.num_attention_heads
-    length = getattr(config, "max_position_embeddings", None) or 2048
-    named = {name: name for name in ("input_ids", "attention_mask", "position_ids")}
-    key_values = {
-        "past_key_names": "past_key_values.%d.key",
-        "past_value_names": "past_key_values.%d.value",
-    }
-    decoder = {
-        "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
-        "filename": "model.onnx",
-        "head_size": getattr(config, "head_dim", None) or config.hidden_size // heads,
-        "hidden_size": config.hidden_size,
-        "inputs": {**{name: name for name in named if name in inputs}, **key_values},
-        "outputs": {
-            "logits": "logits",
-            "present_key_names": "present.%d.key",
-            "present_value_names": "present.%d.value",
-        },
-        "num_attention_heads": heads,
-        "num_hidden_layers": sum(name.endswith(".key") for name in inputs),
-        "num_key_value_heads": getattr(config, "num_key_value_heads", None) or heads,
-    }
-    tokens = {
-        name: _token(model, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")
-    }
-    if tokens["pad_token_id"] is None:
-        eos = tokens["eos_token_id"]
-        tokens["pad_token_id"] = eos[0] if isinstance(eos, list) else eos
-    return {
-        "model": {
-            **{name: value for name, value in tokens.items() if value is not None},
-            "context_length": length,
-            "decoder": decoder,
-            "type": "decoder",
-            "vocab_size": config.vocab_size,
-        },
-        "search": {
-            "do_sample": False,
-            "max_length": length,
-            "min_length": 0,
-            "num_beams": 1,
-            "past_present_share_buffer": False,
-            "repetition_penalty": 1.0,
-            "temperature": 1.0,
-            "top_k": 1,
-            "top_p": 1.0,
-        },
-    }
-
-
-def _token(model: Any, name: str) -> Any:
-    """A special token of the generation, or of the model."""
-    generation = getattr(model, "generation_config", None)
-    chosen = getattr(generation, name, None)
-    return chosen if chosen is not None else getattr(model.config.get_text_config(), name, None)

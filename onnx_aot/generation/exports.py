@@ -26,6 +26,7 @@ from onnx_aot.generation.examples import (
 )
 from onnx_aot.generation.experts import all_experts
 from onnx_aot.generation.halves import make_decoder_forward, make_encoder_forward, replace_forward
+from onnx_aot.generation.shared_caches import writes_in_place
 from onnx_aot.generation.shortcuts import (
     continues_text,
     refuse_limits,
@@ -38,7 +39,7 @@ from onnx_aot.pytrees.containers import own_caches
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["export_decoder", "export_encoder", "is_recurrent"]
+__all__ = ["export_decoder", "export_encoder", "is_recurrent", "save_program"]
 
 # Names of dimensions, the same as in optimum.
 BATCH, SEQUENCE = "batch_size", "sequence_length"
@@ -122,11 +123,25 @@ def export_decoder(
     for way in _ways(model, layout) if by_token is None else (by_token,):
         kept = _layout_of(model, False) if way and layout.windows else layout
         try:
-            return _save(_export_steps(model, kept, way, options), f, options)
+            program = _export_steps(model, kept, way, options)
         except OnnxExporterError as error:
             refused = refused or error
+        else:
+            if f is not None:
+                save_program(program, f, options)
+            return program
     assert refused is not None
     raise refused
+
+
+def save_program(program: ONNXProgram, f: Any, options: Mapping[str, Any]) -> None:
+    """Saves a program as ``onnx_aot.export`` does with the same options."""
+    program.save(
+        f,
+        include_initializers=options.get("export_params", True),
+        keep_initializers_as_inputs=options.get("keep_initializers_as_inputs", False),
+        external_data=options.get("external_data", "auto"),
+    )
 
 
 def is_recurrent(model: Any) -> bool:
@@ -272,7 +287,9 @@ def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ON
             input_names=[*named, *(state.name for state in (*own.states, *cross.states))],
             output_names=["logits", *(state.present for state in own.states)],
         )
-    return _save(program, f, options)
+    if f is not None:
+        save_program(program, f, options)
+    return program
 
 
 def _export_program(
@@ -284,36 +301,32 @@ def _export_program(
     """Exports a program, and checks that the steps that were not captured are right too.
 
     ``export`` itself verifies sizes that satisfy all guards of the capture, and so neither a step
-    without a past nor one of a single token.
+    without a past nor one of a single token. With a cache that is written in place, it cannot: the
+    captured step has two rows, and only one can have several tokens behind a past.
     """
-    example = inputs(CAPTURED)
+    example, verify = inputs(CAPTURED), options.get("verify")
+    kinds: tuple[Sizes, ...] = KINDS
+    if writes_in_place(options):
+        options = {**options, "verify": False}
+        kinds = (*KINDS, Sizes(1, CAPTURED.sequence, CAPTURED.past))
     with own_caches(example):
         program = export(model, kwargs=example, **decided, **options)
         refuse_other_ways(program, model, inputs)
-        if options.get("verify") and program.has_values:
-            _verify_kinds(program, model, inputs)
-    return program
-
-
-def _save(program: ONNXProgram, f: Any, options: Mapping[str, Any]) -> ONNXProgram:
-    """Saves a program unless ``f`` is None, and returns it."""
-    if f is not None:
-        program.save(
-            f,
-            include_initializers=options.get("export_params", True),
-            keep_initializers_as_inputs=options.get("keep_initializers_as_inputs", False),
-            external_data=options.get("external_data", "auto"),
-        )
+        if verify and program.has_values:
+            _verify_kinds(program, model, inputs, kinds)
     return program
 
 
 def _verify_kinds(
-    program: ONNXProgram, model: torch.nn.Module, inputs: Callable[[Sizes], dict[str, Any]]
+    program: ONNXProgram,
+    model: torch.nn.Module,
+    inputs: Callable[[Sizes], dict[str, Any]],
+    kinds: Sequence[Sizes],
 ) -> None:
     from onnx_aot.inspection.verification import make_error
 
     results = []
-    for sizes in KINDS:
+    for sizes in kinds:
         for result in program.verify(model, (), inputs(sizes), sizes=False).results:
             # Sizes of 0 would excuse a runtime that refuses the step; an empty past must not.
             shown = {name: size for name, size in result.sizes.items() if size}

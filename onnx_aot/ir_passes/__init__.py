@@ -14,11 +14,19 @@ import onnx_ir as ir
 from onnx_aot.ir_passes.apply_rules import Outcome, apply_rules
 from onnx_aot.ir_passes.eliminate_common_subexpressions import eliminate_common_subexpressions
 from onnx_aot.ir_passes.remove_unused import remove_unused
-from onnx_aot.ir_passes.rules import CONTRIB_RULES, RULES
+from onnx_aot.ir_passes.rules import CONTRIB_RULES, RULES, RULES_ON_REQUEST
 from onnx_aot.ir_passes.share_initializers import share_initializers
 from onnx_aot.ir_passes.snapshot import Snapshot
 
-__all__ = ["CONTRIB_RULES", "IR_PASSES", "RULES", "Outcome", "names_of_passes", "run_passes"]
+__all__ = [
+    "CONTRIB_RULES",
+    "IR_PASSES",
+    "RULES",
+    "RULES_ON_REQUEST",
+    "Outcome",
+    "names_of_passes",
+    "run_passes",
+]
 
 IR_PASSES: tuple[Callable[[ir.Model], int], ...] = (
     remove_unused,  # first: fewer nodes for the others to visit
@@ -28,7 +36,10 @@ IR_PASSES: tuple[Callable[[ir.Model], int], ...] = (
 
 
 def names_of_passes() -> list[str]:
-    """Names that ``optimize={...}`` accepts: passes, then rules, in the order in which they run."""
+    """Names of passes, then of rules, in the order in which they run.
+
+    ``optimize={...}`` accepts these, and the names of ``RULES_ON_REQUEST``.
+    """
     return [
         *(ir_pass.__name__ for ir_pass in IR_PASSES),
         *(rule.name for rule in (*RULES, *CONTRIB_RULES)),
@@ -74,6 +85,8 @@ def _run_all(
     ]
     known = (*CONTRIB_RULES, *RULES) if contrib_ops else RULES
     rules = [rule for rule in known if _is_wanted(optimize, rule.name, rule.exact)]
+    if not isinstance(optimize, (bool, str)):
+        rules = [*(rule for rule in RULES_ON_REQUEST if rule.name in optimize), *rules]
     for ir_pass in wanted:
         name = ir_pass.__name__
         if name in done.undone:

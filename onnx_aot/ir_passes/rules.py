@@ -74,9 +74,10 @@ from onnx_aot.ir_passes.fusions.layer_normalization import LAYER_NORMALIZATION
 from onnx_aot.ir_passes.fusions.masks import ADMITTED_ROWS, TRUE_MASK, WHOLE_INDEX
 from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
 from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
+from onnx_aot.ir_passes.fusions.shared_cache import SHARED_CACHE
 from onnx_aot.ir_passes.rewriter import Rule
 
-__all__ = ["CONTRIB_RULES", "RULES"]
+__all__ = ["CONTRIB_RULES", "RULES", "RULES_ON_REQUEST"]
 
 RULES: tuple[Rule, ...] = (
     REMOVE_NO_OPS,  # first: removed nodes need no other rule
@@ -134,3 +135,6 @@ CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above
     GROUP_QUERY_ATTENTION,  # before the next, which also computes what causal masks exclude
     MULTI_HEAD_ATTENTION,
 )
+
+RULES_ON_REQUEST: tuple[Rule, ...] = (SHARED_CACHE,)
+"""Rules for one kind of runtime, which run before all others, where ``optimize`` names them."""

@@ -17,7 +17,13 @@ from onnx_aot.ir_passes.fusions.matching import dimensions, emit_extent, scalar_
 from onnx_aot.ir_passes.fusions.rotary_embedding import halve_cache, match_rotation
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
-__all__ = ["GROUP_QUERY_ATTENTION", "MICROSOFT_ROTARY_EMBEDDING", "MULTI_HEAD_ATTENTION"]
+__all__ = [
+    "GROUP_QUERY_ATTENTION",
+    "MICROSOFT_ROTARY_EMBEDDING",
+    "MULTI_HEAD_ATTENTION",
+    "mask_of_bias",
+    "split_conjunction",
+]
 
 MICROSOFT = "com.microsoft"
 ROWS, KEYS = -2, -1
@@ -79,7 +85,7 @@ def group_query_attention(node: ir.Node, rewriter: Rewriter) -> bool:
 def _emit_group_query(
     rewriter: Rewriter, found: Attention, query: Flat, key: Flat, value: Flat
 ) -> ir.Value | None:
-    mask = _mask_of_bias(rewriter, found.bias)
+    mask = mask_of_bias(rewriter, found.bias)
     sizes, others = dimensions(query.value), dimensions(key.value)
     if mask is None or sizes is None or others is None or dimensions(value.value) != others:
         return None
@@ -88,7 +94,7 @@ def _emit_group_query(
         return None
     only = _is_causal(rewriter, mask, sizes[1])
     if not only and not any(
-        _is_causal(rewriter, part, sizes[1]) for part in _split_conjunction(rewriter, mask)
+        _is_causal(rewriter, part, sizes[1]) for part in split_conjunction(rewriter, mask)
     ):
         return None
     like = found.first
@@ -113,7 +119,7 @@ def _emit_lengths(rewriter: Rewriter, query: ir.Value, like: ir.Node) -> tuple[i
     return lengths, rewriter.emit("Squeeze", [count, axis], like=like, shape=[])
 
 
-def _mask_of_bias(rewriter: Rewriter, bias: ir.Value | None) -> ir.Value | None:
+def mask_of_bias(rewriter: Rewriter, bias: ir.Value | None) -> ir.Value | None:
     """The mask that is true where a bias is zero; None if the bias is of another form."""
     where = rewriter.producer(bias, "Where")
     if where is None or scalar_constant(rewriter, where.inputs[1]) != 0.0:
@@ -122,7 +128,7 @@ def _mask_of_bias(rewriter: Rewriter, bias: ir.Value | None) -> ir.Value | None:
     return where.inputs[0] if low is not None and low < -1e30 else None
 
 
-def _split_conjunction(rewriter: Rewriter, mask: ir.Value) -> list[ir.Value]:
+def split_conjunction(rewriter: Rewriter, mask: ir.Value) -> list[ir.Value]:
     """The operands of nested And nodes, which make up a mask."""
     parts: list[ir.Value] = []
     pending = [mask]

@@ -1,0 +1,215 @@
+"""Models for genai: steps that write new keys and values into the buffers of earlier ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from onnx_aot.errors import OnnxExporterWarning
+from onnx_aot.generation import Decoder, bundle
+from tests.generation import models
+from tests.generation.models import DECODER, STEPS, WINDOW, WINDOW_AND_FULL, spread, transformers
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+
+ROWS = ([5, 9, 40, 22, 33, 17, 8], [3, 7, 11], [6, 32, 9, 4, 50])
+"""Prompts of different lengths; with the new tokens they exceed the windows."""
+LENGTH = 40
+"""Positions in the buffers, more than there are tokens."""
+
+
+def qwen3() -> Any:
+    """Model that normalizes queries and keys of each head."""
+    return spread(transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**DECODER, head_dim=8)))
+
+
+def gemma3() -> Any:
+    """Model with a window in every other layer, and other rotations there."""
+    config = transformers.Gemma3TextConfig(
+        **DECODER, head_dim=8, sliding_window=WINDOW, layer_types=WINDOW_AND_FULL
+    )
+    return spread(transformers.Gemma3ForCausalLM(config))
+
+
+def phi3() -> Any:
+    """Model with one matrix for queries, keys and values."""
+    return spread(transformers.Phi3ForCausalLM(transformers.Phi3Config(**DECODER)))
+
+
+def opt() -> Any:
+    """Model without rotations, whose heads have keys of their own."""
+    config = transformers.OPTConfig(
+        **models.TOKENS,
+        hidden_size=16,
+        ffn_dim=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        word_embed_proj_dim=16,
+    )
+    return spread(transformers.OPTForCausalLM(config))
+
+
+FITTING: list[Callable[[], Any]] = [
+    models.gpt2,
+    models.llama,
+    models.qwen2,
+    models.mistral,
+    qwen3,
+    gemma3,
+    phi3,
+    opt,
+]
+OTHERS: list[Callable[[], Any]] = [models.gemma2, models.gpt_oss, models.llama4, models.gemma3n]
+
+
+class InPlace:
+    """Runs steps in buffers of a fixed length, which are full of NaN before the first step."""
+
+    def __init__(self, path: Path, batch: int, *, shared: bool = True) -> None:
+        self.session = onnxruntime.InferenceSession(path)
+        types = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+        self.shared = shared
+        self.buffers = {}
+        for value in self.session.get_inputs():
+            if value.name.startswith("past_key_values"):
+                shape = (batch, value.shape[1], LENGTH if shared else 0, value.shape[3])
+                empty = np.full(shape, np.nan, types[value.type])
+                self.buffers[value.name] = onnxruntime.OrtValue.ortvalue_from_numpy(empty)
+
+    def step(self, ids: Any, mask: Any, positions: Any) -> Any:
+        """Returns the logits of new tokens."""
+        binding = self.session.io_binding()
+        given = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+        for name in {value.name for value in self.session.get_inputs()} & given.keys():
+            binding.bind_cpu_input(name, given[name].astype(np.int64))
+        binding.bind_output("logits")
+        for name, buffer in self.buffers.items():
+            binding.bind_ortvalue_input(name, buffer)
+            present = name.replace("past_key_values", "present")
+            if self.shared:
+                binding.bind_ortvalue_output(present, buffer)
+            else:
+                binding.bind_output(present)
+        self.session.run_with_iobinding(binding)
+        logits, *returned = binding.get_outputs()
+        if not self.shared:
+            self.buffers = dict(zip(self.buffers, returned, strict=True))
+        return logits.numpy()
+
+    def generate(self, rows: Sequence[Sequence[int]], left: bool, steps: int) -> list[list[int]]:
+        """Returns the prompts with the most likely tokens behind, as genai generates them."""
+        longest = max(map(len, rows))
+        ids, mask = (np.zeros((len(rows), longest), np.int64) for _ in range(2))
+        for index, row in enumerate(rows):
+            start = longest - len(row) if left else 0
+            ids[index, start : start + len(row)] = row
+            mask[index, start : start + len(row)] = 1
+        positions = (mask.cumsum(1) - 1).clip(0)
+        lengths = mask.sum(1)
+        at = np.full(len(rows), longest - 1) if left else lengths - 1
+        made = [list(row) for row in rows]
+        for _ in range(steps):
+            best = self.step(ids, mask, positions)[np.arange(len(rows)), at].argmax(-1)
+            for row, token in zip(made, best.tolist(), strict=True):
+                row.append(token)
+            ids, at = best[:, None], np.zeros(len(rows), np.int64)
+            mask = np.concatenate([mask, np.ones_like(ids)], 1)
+            positions, lengths = lengths[:, None], lengths + 1
+        return made
+
+
+def expected(model: Any, rows: Sequence[list[int]], steps: int = STEPS) -> list[list[int]]:
+    """What the model generates for each prompt alone."""
+    return [
+        model.generate(
+            torch.tensor([row]),
+            attention_mask=torch.ones(1, len(row), dtype=torch.int64),
+            do_sample=False,
+            max_new_tokens=steps,
+        )[0].tolist()
+        for row in rows
+    ]
+
+
+def shares(path: Path) -> bool:
+    """What genai is told of the buffers."""
+    told = json.loads(path.with_name("genai_config.json").read_text(encoding="utf-8"))
+    return bool(told["search"]["past_present_share_buffer"])
+
+
+def operators(path: Path) -> list[str]:
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+@pytest.mark.parametrize("make", FITTING, ids=lambda make: make.__name__)
+def test_tokens_in_one_buffer(tmp_path: Path, make: Callable[[], Any]) -> None:
+    """Padding may stand on either side; genai pads batches on the right."""
+    model = make()
+    path = bundle(model, tmp_path, layout="genai", verify=True)
+    assert shares(path)
+    assert operators(path).count("GroupQueryAttention") == 2
+    assert "Softmax" not in operators(path)
+    wanted = expected(model, ROWS)
+    assert len({token for row in wanted for token in row}) >= 8
+    for left in (False, True):
+        for shared in (True, False):  # genai takes buffers apart to search with beams
+            runner = InPlace(path, len(ROWS), shared=shared)
+            assert runner.generate(ROWS, left, STEPS) == wanted, (left, shared)
+    alone = [InPlace(path, 1).generate([row], False, STEPS)[0] for row in ROWS]
+    assert alone == wanted
+
+
+def test_several_tokens_behind_a_past(tmp_path: Path) -> None:
+    """A row alone can go on with several tokens, as a chat does."""
+    model = gemma3()
+    runner = InPlace(bundle(model, tmp_path, layout="genai"), 1)
+    ids = torch.tensor([[*ROWS[0], *ROWS[2]]])
+    with torch.no_grad():
+        wanted = model(ids).logits
+    found = []
+    for start, stop in ((0, 5), (5, 9), (9, 10), (10, 12)):
+        positions = np.arange(start, stop)[None]
+        part, mask = ids[:, start:stop].numpy(), np.ones((1, stop))
+        found.append(torch.from_numpy(runner.step(part, mask, positions)))
+    models.assert_same(wanted, torch.cat(found, 1))
+
+
+@pytest.mark.parametrize("weights", ["fp16", "int8", "int4"])
+def test_types_of_weights(tmp_path: Path, weights: str) -> None:
+    """A buffer changes nothing: tokens are those of the same file with a cache that grows."""
+    path = bundle(gemma3(), tmp_path, layout="genai", weights=weights)
+    assert shares(path)
+    rows, steps = [ROWS[0], ROWS[0][::-1]], 8
+    grown = Decoder(path).generate(torch.tensor(rows), max_new_tokens=steps).tolist()
+    assert InPlace(path, 2).generate(rows, False, steps) == grown
+
+
+@pytest.mark.parametrize("make", OTHERS, ids=lambda make: make.__name__)
+def test_what_the_operator_does_not_compute(tmp_path: Path, make: Callable[[], Any]) -> None:
+    """Capped scores, sinks, chunks, keys of other layers: the cache grows then."""
+    model = make()
+    with pytest.warns(OnnxExporterWarning, match="gets a cache that every step copies") as caught:
+        path = bundle(model, tmp_path, layout="genai")
+    assert [w.message.code for w in caught if isinstance(w.message, OnnxExporterWarning)] == [
+        "OA705"
+    ]
+    assert not shares(path)
+    assert "GroupQueryAttention" not in operators(path)
+    made = Decoder(path).generate(torch.tensor([ROWS[0]]), max_new_tokens=STEPS).tolist()
+    assert made == expected(model, ROWS[:1])
+
+
+def test_without_optimizations(tmp_path: Path) -> None:
+    path = bundle(models.llama(), tmp_path, layout="genai", optimize="safe")
+    assert not shares(path)
+    made = Decoder(path).generate(torch.tensor([ROWS[0]]), max_new_tokens=4).tolist()
+    assert made == expected(models.llama(), ROWS[:1], 4)

@@ -9,6 +9,7 @@ import torch
 
 from onnx_aot import torch_compat
 from onnx_aot.capture.patches.fourier_transforms import TRANSFORMS
+from onnx_aot.capture.patches.recorded_gradients import HOOKS
 from onnx_aot.capture.patches.symbolic_indices import get_item, is_mixed, set_item
 from onnx_aot.capture.patches.tensor_subclasses import is_of_subclass
 from onnx_aot.capture.patches.whole_pooling import WHOLE_POOLING
@@ -159,6 +160,7 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
     torch.where: _where,
     torch.Tensor.where: _tensor_where,
     torch.Tensor.__setitem__: set_item,
+    **HOOKS,
     **WHOLE_POOLING,
     **TRANSFORMS,
 }

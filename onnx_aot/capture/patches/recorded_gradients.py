@@ -9,6 +9,7 @@ is recorded as one of ``torch.func`` is. What they compute twice is merged in th
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -35,9 +36,31 @@ from onnx_aot.torch_compat import (
     without_recording,
 )
 
-__all__ = ["RECORDED_GRADIENTS"]
+__all__ = ["HOOKS", "RECORDED_GRADIENTS"]
 
 Tensor = torch.Tensor
+
+_hooked: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Tracers of models that may have hooks on gradients, which the graph does not know."""
+
+
+def _register_hook(self: Tensor, hook: Any) -> Any:
+    """Notes that a gradient may be changed on its way."""
+    _hooked.add(current_tracer())
+    return self.register_hook(hook)  # type: ignore[no-untyped-call]
+
+
+def _read_grad_fn(self: Tensor) -> Any:
+    """Notes that the model holds a node of autograd, which takes hooks, too."""
+    _hooked.add(current_tracer())
+    return self.grad_fn
+
+
+HOOKS: dict[Any, Callable[..., Any]] = {
+    Tensor.register_hook: _register_hook,
+    Tensor.grad_fn.__get__: _read_grad_fn,  # type: ignore[union-attr]
+}
+"""Functions by the original, as in ``functions.REDIRECTED``."""
 
 
 class _Part:
@@ -211,9 +234,13 @@ def _record(
     tensors = [*inputs, *outputs]
     if not all(isinstance(one, Tensor) and one.requires_grad for one in tensors):
         return None
-    if _has_own_functions(outputs):
-        return None
     tracer = current_tracer()
+    if tracer in _hooked:
+        return None
+    has_own_functions = _has_own_functions(outputs)
+    _hooked.discard(tracer)  # that has read the nodes of autograd, too
+    if has_own_functions:
+        return None
     nodes = [node for node in (node_of(tensor, tracer) for tensor in tensors) if node is not None]
     if len(nodes) != len(tensors):
         return None
@@ -249,9 +276,10 @@ def _refusing_saved_tensors() -> Iterator[None]:
         if isinstance(value, FakeTensor):
             raise RefusedError(
                 "it calls torch.autograd.grad, whose derivative leads through an autograd function "
-                "of its own, a random operator, or a write to a part of a tensor",
-                "use torch.func.grad or torch.func.vjp of a function, in which autograd functions "
-                "have setup_context, and compute with torch.cat or torch.where instead of writing",
+                "of its own, a hook, a random operator, or a write to a part of a tensor",
+                "use torch.func.grad or torch.func.vjp of a function without hooks, in which "
+                "autograd functions have setup_context, and compute with torch.cat or torch.where "
+                "instead of writing",
                 "OA114",
             )
 

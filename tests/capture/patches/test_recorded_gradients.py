@@ -170,10 +170,24 @@ def written_later(m: Any, x: Tensor) -> Any:
     return grad(y.sum(), x)[0]
 
 
+def hooked(m: Any, x: Tensor) -> Any:
+    y = x.exp()
+    y.register_hook(lambda gradient: gradient * 3)
+    return grad((y * y).sum(), x)[0]
+
+
+def hooked_node(m: Any, x: Tensor) -> Any:
+    y = x.exp()
+    y.grad_fn.register_prehook(lambda gradients: (gradients[0] * 3,))  # type: ignore[union-attr]
+    return grad((y * y).sum(), x)[0]
+
+
 REFUSED: dict[str, Callable[[Any, Tensor], Any]] = {
     "own function": through_a_function,
     "a view is written": written,
     "an input is written": written_later,
+    "hook of a tensor": hooked,
+    "hook of a node": hooked_node,
     "random": lambda m, x: grad(m.drop(x).exp().sum(), x)[0],
 }
 

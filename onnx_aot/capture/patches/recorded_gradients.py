@@ -44,15 +44,21 @@ _hooked: weakref.WeakSet[Any] = weakref.WeakSet()
 """Tracers of models that may have hooks on gradients, which the graph does not know."""
 
 
+def _note_hooks() -> None:
+    tracer = current_tracer()
+    if tracer is not None:
+        _hooked.add(tracer)
+
+
 def _register_hook(self: Tensor, hook: Any) -> Any:
     """Notes that a gradient may be changed on its way."""
-    _hooked.add(current_tracer())
+    _note_hooks()
     return self.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 def _read_grad_fn(self: Tensor) -> Any:
     """Notes that the model holds a node of autograd, which takes hooks, too."""
-    _hooked.add(current_tracer())
+    _note_hooks()
     return self.grad_fn
 
 

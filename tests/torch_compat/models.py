@@ -259,6 +259,12 @@ class Padded(nn.Module):
         return nn.functional.pad(x, (0, more)) if more >= 0 else x.long()
 
 
+def negate_every_second(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[1::2, 1:] *= -1
+    return y
+
+
 def by_int(x: Tensor) -> Tensor:
     return x.reshape(int(x.shape[0]), -1, 1)
 
@@ -516,6 +522,11 @@ MODELS: dict[str, Example] = {
     "method's name": Example(MethodsName, rows),
     "causal": Example(function(causal_above_one), rows),
     "int": Example(function(by_int), rows),
+    "every second": Example(
+        function(negate_every_second),
+        lambda n: (torch.ones(n, 3),),
+        dynamic_shapes=({0: torch.export.Dim("n")},),
+    ),
     "float of a size": Example(function(by_float), rows),
     "root": Example(function(by_root), rows, sizes=(4, 9)),
     "root of a product": Example(function(by_root_of_product), rows, sizes=(4, 9)),

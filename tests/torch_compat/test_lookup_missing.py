@@ -161,6 +161,7 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         CaptureError,
         r"aten\.equal returns",
     ),
+    "torch:_debug_has_internal_overlap": ("every second", DynamicShapeError, r"// 2\) >= 2"),
     "kernel of aten.kron.default": ("kron", DynamicShapeError, "fixed at 4"),
     "kernel of aten.take_along_dim.default": ("taken", DynamicShapeError, "fixed at 4"),
     "kernel of aten.cov.default": ("covariance", CaptureError, r"torch\.cov"),

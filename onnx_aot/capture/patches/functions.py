@@ -187,6 +187,23 @@ def _reads_size_above_zero(func: Any, args: Any, kwargs: Any) -> bool:
     return not isinstance(read, int) or read % args[0].dim() == axis
 
 
+def _find_overlap(original: Callable[[torch.Tensor], int], settings: Settings) -> Any:
+    """Answers for a dynamic size without asking it whether it is 0 or 1.
+
+    Shape functions of operators that write ask it, to refuse expanded tensors.
+    """
+
+    def find_overlap(self: torch.Tensor) -> int:
+        is_known = all(isinstance(size, int) for size in (*self.shape, *self.stride()))
+        is_expanded = any(isinstance(stride, int) and stride == 0 for stride in self.stride())
+        return original(self) if is_known or is_expanded else _UNDECIDED
+
+    return find_overlap
+
+
+_UNDECIDED = 2  # MemOverlap::TooHard of ATen
+
+
 def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Calls other functions in place of those that read data where the graph cannot record it."""
 
@@ -221,6 +238,13 @@ FUNCTIONS: tuple[Patch, ...] = (
         "uint8 mask are refused; fill_diagonal_, x[n - 1] = value and x[n - 1, rows] fix n, as "
         "does pooling over a whole dynamic dimension.",
         parameters="self, func, args, kwargs",
+    ),
+    Patch(
+        "torch:_debug_has_internal_overlap",
+        _find_overlap,
+        "x[:, 1::2, 1:] *= -1 limits a dynamic dimension to sizes at which that part has several "
+        "elements.",
+        when=lambda settings: settings.dynamic and not settings.strict,
     ),
     Patch(
         "torch:as_tensor",

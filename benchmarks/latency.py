@@ -27,7 +27,7 @@ CONDITIONS = {
     for batch in (1, 8)
     for threads, said in ((1, "one thread"), (2, "two threads"))
 }
-SPEND = 2.0  # seconds per condition
+SPEND = 1.5  # seconds per condition
 LEAST, MOST = 6, 1500  # rounds
 SAME = 1.02
 OPTIMIZED = {"slimmed": "onnxslim", "fused": "transformers optimizer"}

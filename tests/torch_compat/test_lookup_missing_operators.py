@@ -175,7 +175,7 @@ def test_block_masks_limit_lengths() -> None:
 
 
 @shows("torch.nn.modules.transformer:_detect_is_causal_mask")
-def test_masks_of_transformers_are_refused() -> None:
+def test_masks_of_transformers_are_compared_when_the_model_runs() -> None:
     class Masked(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -191,9 +191,13 @@ def test_masks_of_transformers_are_refused() -> None:
         lambda n: (torch.ones(2, n, 4), torch.zeros(n, n)),
         dynamic_shapes=({1: "n"}, {0: "n", 1: "n"}),
     )
-    assert not differs(example, exported(example))
-    with absent("torch.nn.modules.transformer:_detect_is_causal_mask"), pytest.raises(CaptureError):
-        exported(example)
+    program = exported(example)
+    assert not differs(example, program)
+    with absent("torch.nn.modules.transformer:_detect_is_causal_mask"):
+        other = exported(example)
+    assert not differs(example, other)
+    branches = [[n.op_type for n in p.model.graph].count("If") for p in (program, other)]
+    assert branches == [0, 1]
 
 
 # --- decompositions ------------------------------------------------------------------------------

@@ -268,7 +268,7 @@ FUNCTIONS: tuple[Patch, ...] = (
     Patch(
         "torch.nn.modules.transformer:_detect_is_causal_mask",
         _causal_hint,
-        "nn.Transformer with a mask is refused by non-strict capture.",
+        "nn.Transformer with a mask compares it with a causal one when it runs, in an If node.",
         parameters="mask, is_causal, size",
         imports=False,
     ),

@@ -96,7 +96,7 @@ def _optimize(path: str, folder: str, missing: dict[str, str]) -> dict[str, str]
 
 
 def _create_in_openvino(path: str, threads: int, missing: dict[str, str]) -> Any:
-    """A session of OpenVINO in float32; None, and a reason in ``missing``, without one."""
+    """Compiles a file for OpenVINO in float32; ``missing`` gets the reason if that fails."""
     try:
         import openvino
 
@@ -203,12 +203,11 @@ def ratio(row: dict[str, Any], label: str, way: str = "peer", of: str = "ours") 
     return seconds[of] / seconds[way] if of in seconds and way in seconds else None
 
 
-def beyond_noise(row: dict[str, Any], label: str) -> float | None:
-    """Our latency over that of the fastest other ONNX file, if that is faster beyond the noise."""
+def is_beaten(row: dict[str, Any], label: str) -> bool:
+    """True if another ONNX file is faster than ours under a condition, beyond the noise."""
     ratios = [r for way in ("peer", *OPTIMIZED) if (r := ratio(row, label, way)) is not None]
-    largest = max(ratios, default=0.0)
-    noise = max(SAME, row["itself"].get(label, 1.0), 1 / row["itself"].get(label, 1.0))
-    return largest if largest > noise else None
+    itself = row["itself"].get(label, 1.0)
+    return max(ratios, default=0.0) > max(SAME, itself, 1 / itself)
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -224,7 +223,7 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
             if way == "peer":
                 worst = max(ratios, key=ratios.__getitem__)
                 summary[f"{label}: largest, {worst}"] = ratios[worst]
-        slower = sum(beyond_noise(row, label) is not None for row in rows)
+        slower = sum(is_beaten(row, label) for row in rows)
         summary[f"{label}: models of which another ONNX file is faster beyond the noise"] = slower
         apart = [abs(row["itself"][label] - 1) for row in rows if label in row["itself"]]
         if apart:

@@ -217,7 +217,10 @@ class Attempt:
 
     @functools.cached_property
     def unrolled_in(self) -> frozenset[str]:
-        """The files of Python loops that were unrolled, and limit a dimension that has no range."""
+        """The files of Python loops that were unrolled, if that limits a requested dimension.
+
+        Or gives a range to one that was requested by name or as ``Dim.AUTO``.
+        """
         if self.captured is None:
             return frozenset()
         program, decisions = self.captured.program, self.captured.decisions

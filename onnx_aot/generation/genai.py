@@ -20,8 +20,8 @@ OPSET = 23
 def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
     """Exports a decoder whose cache stays in the buffers that genai gives it, if it can.
 
-    Otherwise each step returns the earlier keys and values with the new ones behind; a warning says
-    so.
+    Otherwise a warning says so, and the model is exported again, without the operator for that:
+    each step returns the earlier keys and values with the new ones behind.
 
     Args:
         model: A language model of transformers.

@@ -78,7 +78,7 @@ def describe_wide_integers(captured: torch.export.ExportedProgram, options: Opti
         return []
     return [
         Note(
-            f"{len(nodes)} weights of integers that four bits hold are stored one to a byte, "
+            f"{len(nodes)} weight(s) of integers that four bits hold are stored one to a byte, "
             f"because opset {options.opset} has no such type. opset_version={FOUR_BITS_SINCE} "
             "stores two to a byte, with scales of groups in a form that ONNX Runtime multiplies "
             "without dequantizing",

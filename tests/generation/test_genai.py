@@ -128,7 +128,7 @@ class InPlace:
 
 
 def expected(model: Any, rows: Sequence[list[int]], steps: int = STEPS) -> list[list[int]]:
-    """What the model generates for each prompt alone."""
+    """Returns what the model generates for each prompt alone."""
     return [
         model.generate(
             torch.tensor([row]),
@@ -141,7 +141,7 @@ def expected(model: Any, rows: Sequence[list[int]], steps: int = STEPS) -> list[
 
 
 def shares(path: Path) -> bool:
-    """What genai is told of the buffers."""
+    """Returns whether genai is told to share buffers."""
     told = json.loads(path.with_name("genai_config.json").read_text(encoding="utf-8"))
     return bool(told["search"]["past_present_share_buffer"])
 

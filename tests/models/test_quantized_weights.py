@@ -127,7 +127,7 @@ def test_opsets(way: str, opset: int) -> None:
 def test_four_bits_take_a_byte_before_opset_21(way: str, opset: int) -> None:
     program = exported(made(way), opset, verify=True)
     assert any(
-        re.match("3 weights .* opset_version=21 stores two", n) for n in program.report.notes
+        re.match(r"3 weight\(s\) .* opset_version=21 stores two", n) for n in program.report.notes
     )
     assert integers(program) == {"INT8": WEIGHTS}
 

@@ -19,7 +19,7 @@ COMPARISONS = ("LessOrEqual", "Less", "GreaterOrEqual", "Greater")
 
 @dataclasses.dataclass(frozen=True)
 class CacheMask:
-    """What a mask leaves of the tokens so far, beside those that follow.
+    """The tokens so far that a causal mask leaves.
 
     Attributes:
         mask: A graph input ``[batch, total]``, INT64 with zeros at padding.
@@ -76,7 +76,7 @@ def _padding_input(rewriter: Rewriter, part: ir.Value, total: int | str) -> ir.V
 def _compared_distance(
     rewriter: Rewriter, part: ir.Value, rows: int | str, total: int | str
 ) -> tuple[bool, int] | None:
-    """What a comparison of indices of keys and queries says of ``key - query``.
+    """Reads a comparison of indices of keys and queries as a bound of ``key - query``.
 
     Returns:
         True and the least, or False and the greatest; None if it is no such comparison.

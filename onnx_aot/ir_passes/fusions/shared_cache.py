@@ -219,7 +219,7 @@ def _rows_first(rewriter: Rewriter, value: ir.Value, like: ir.Node) -> ir.Value:
 
 @dataclasses.dataclass(frozen=True)
 class _Lengths:
-    """What the operator is told of the tokens so far.
+    """Lengths and padding of the tokens so far, as the operator takes them.
 
     Attributes:
         last: Index of the last token in the cache, INT32 ``[batch]``.

@@ -18,7 +18,7 @@ from onnx_aot.builder.builder import Builder, Size
 from onnx_aot.builder.peephole import FOLD_LIMIT
 from onnx_aot.errors import TranslationError
 from onnx_aot.ops.core.movement import annotate_shape, reshape
-from onnx_aot.ops.core.size_math import product, subtract_sizes
+from onnx_aot.ops.core.size_math import largest, product, subtract_sizes
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
 
@@ -58,15 +58,7 @@ def aten_sym_stride(op: Builder, self: Value, dim: int) -> Size:
             "and no storage. Call .contiguous() first",
             code="OA404",
         )
-    return product(op, [_at_least_one(op, self, axis) for axis in inner])
-
-
-def _at_least_one(op: Builder, value: Value, axis: int) -> Size:
-    size = op.size(value, axis)
-    if isinstance(size, int):
-        return max(size, 1)
-    larger: Value = op.Max(size, 1)
-    return larger
+    return product(op, [largest(op, [op.size(self, axis), 1]) for axis in inner])
 
 
 @register(aten.as_strided_scatter.default)

@@ -146,7 +146,7 @@ def test_gradients(name: str) -> None:
     for x in (X, torch.randn(5, 4), torch.randn(1, 4)):
         wanted = [leaf for leaf in pytree.tree_leaves(model(x)) if isinstance(leaf, Tensor)]
         found = [leaf for leaf in program(x) if isinstance(leaf, Tensor)]
-        for one, other in zip(found, wanted, strict=False):
+        for one, other in zip(found, wanted, strict=True):
             assert_close(one, other.detach())
 
 
@@ -215,7 +215,7 @@ def test_the_fix_of_the_message() -> None:
 
 
 def test_a_function_of_its_own_is_differentiated_by_its_backward() -> None:
-    """Of which the graph knows all values: the derivative is of the function, not of ``round``."""
+    """The derivative is not that of ``round``; the graph knows all values that it needs."""
     model = Model(lambda m, x: grad((Rounded.apply(x, 3.0) * m.steps).sum(), x)[0])
     assert_close(onnx_aot.export(model, (X,))(X)[0], model(X))
 

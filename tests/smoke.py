@@ -12,6 +12,7 @@ __all__ = ["OPERATORS", "TESTS", "is_smoke"]
 
 # For each stage, the tests that cover most of it: whole files, or single tests of long ones.
 TESTS = (
+    "test_cuda.py",
     "test_dtypes.py",
     "test_export.py",
     "test_fresh_interpreter.py::test_importing",

@@ -9,12 +9,12 @@ import torch
 
 from benchmarks.models.case import ModelCase
 
-__all__ = ["CASES", "MORE", "llama"]
+__all__ = ["CASES", "MORE", "build_transformer", "llama"]
 
 VOCABULARY = 256
 
 
-def _build(model: str, config: str, **options: Any) -> Callable[[], torch.nn.Module]:
+def build_transformer(model: str, config: str, **options: Any) -> Callable[[], torch.nn.Module]:
     def build() -> torch.nn.Module:
         from benchmarks.models.torchvision_cpu import load_torchvision
 
@@ -50,7 +50,7 @@ _TEXT_SIZES = ({"batch": 2, "seq": 10}, {"batch": 1, "seq": 17}, {"batch": 4, "s
 def _text_case(name: str, model: str, config: str, **options: Any) -> ModelCase:
     return ModelCase(
         name=name,
-        build=_build(model, config, vocab_size=VOCABULARY, **options),
+        build=build_transformer(model, config, vocab_size=VOCABULARY, **options),
         inputs=_text_inputs,
         dynamic_shapes=_TEXT_SHAPES,
         sizes=_TEXT_SIZES,
@@ -89,7 +89,7 @@ def _seq2seq_inputs(batch: int, seq: int, target: int) -> tuple[tuple[Any, ...],
 def _seq2seq_case(name: str, model: str, config: str, **options: Any) -> ModelCase:
     return ModelCase(
         name=name,
-        build=_build(model, config, vocab_size=VOCABULARY, use_cache=False, **options),
+        build=build_transformer(model, config, vocab_size=VOCABULARY, use_cache=False, **options),
         inputs=_seq2seq_inputs,
         dynamic_shapes={**_TEXT_SHAPES, "decoder_input_ids": {0: "batch", 1: "target"}},
         sizes=(
@@ -103,7 +103,7 @@ def _seq2seq_case(name: str, model: str, config: str, **options: Any) -> ModelCa
 def _image_case(name: str, model: str, config: str, side: int = 32, **options: Any) -> ModelCase:
     return ModelCase(
         name=name,
-        build=_build(model, config, image_size=side, **options),
+        build=build_transformer(model, config, image_size=side, **options),
         inputs=lambda batch: ((torch.randn(batch, 3, side, side),), {}),
         dynamic_shapes=({0: "batch"},),
         sizes=({"batch": 2}, {"batch": 1}, {"batch": 5}),
@@ -154,7 +154,7 @@ CASES = (
     _image_case("vit", "ViTModel", "ViTConfig", patch_size=8, **_ENCODER),
     ModelCase(
         name="clip",
-        build=_build(
+        build=build_transformer(
             "CLIPModel",
             "CLIPConfig",
             projection_dim=16,
@@ -186,7 +186,7 @@ CASES = (
     ),
     ModelCase(
         name="whisper",
-        build=_build(
+        build=build_transformer(
             "WhisperForConditionalGeneration",
             "WhisperConfig",
             vocab_size=VOCABULARY,
@@ -289,7 +289,7 @@ MORE = (
     ),
     ModelCase(
         name="wav2vec2",
-        build=_build(
+        build=build_transformer(
             "Wav2Vec2Model",
             "Wav2Vec2Config",
             conv_dim=(16, 16, 16),

@@ -16,7 +16,7 @@ from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.scripted.attributes import save_attributes
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.pytrees.containers import has_parts, unwrap_constants
-from onnx_aot.torch_compat import REGISTRIES, pytree, registered_in, restored
+from onnx_aot.torch_compat import REGISTRIES, has_elements, pytree, registered_in, restored
 
 __all__ = ["Change", "Snapshot", "initialize_lazy_modules", "preserved_state", "run_model"]
 
@@ -163,7 +163,7 @@ class Snapshot:
 
     def _keep(self, value: Any, name: str) -> None:
         if isinstance(value, torch.Tensor):
-            if self._elements and id(value) not in self._tensors and not value.is_meta:
+            if self._elements and id(value) not in self._tensors and has_elements(value):
                 self._tensors[id(value)] = (value, value.detach().clone())
         elif isinstance(value, (list, dict, set)):
             if id(value) in self._containers:

@@ -12,7 +12,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, SymIntArgu
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection.value_mapping import Pair
 from onnx_aot.metadata.keys import ORIGINAL_NAME
-from onnx_aot.torch_compat import FakeTensor
+from onnx_aot.torch_compat import has_elements
 
 __all__ = ["placeholder_getters", "run_captured", "weight_of"]
 
@@ -151,7 +151,7 @@ def _as_captured(tensor: torch.Tensor, node: torch.fx.Node, spec: Any) -> Any:
 def _weight_getter(captured: torch.export.ExportedProgram, target: str) -> Callable[[], Any]:
     def get_weight() -> Any:
         tensor = weight_of(captured, target)
-        if isinstance(tensor, torch.Tensor) and (tensor.is_meta or isinstance(tensor, FakeTensor)):
+        if isinstance(tensor, torch.Tensor) and not has_elements(tensor):
             raise InvalidOptionError(
                 f"the captured program has no values for {target}: the model was exported from a "
                 "module without them. Compare with one that has them: "

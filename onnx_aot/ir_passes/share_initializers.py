@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 import torch
 
-from onnx_aot.torch_compat import FakeTensor
+from onnx_aot.torch_compat import has_elements
 
 __all__ = ["share_initializers"]
 
@@ -49,7 +49,7 @@ def _memory_key(value: ir.Value) -> Any:
     tensor = getattr(value.const_value, "raw", None)
     if not isinstance(tensor, torch.Tensor) or tensor.numel() == 0:
         return None
-    if tensor.layout != torch.strided or tensor.is_meta or isinstance(tensor, FakeTensor):
+    if tensor.layout != torch.strided or not has_elements(tensor):
         return None
     pointer = tensor.data_ptr()
     if pointer == 0:

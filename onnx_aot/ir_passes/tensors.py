@@ -9,7 +9,7 @@ import torch
 
 from onnx_aot import dtypes
 from onnx_aot.metadata.keys import INPUT_KIND
-from onnx_aot.torch_compat import FakeTensor
+from onnx_aot.torch_compat import has_elements
 
 __all__ = ["SMALL", "content_key", "in_memory", "is_weight"]
 
@@ -32,8 +32,7 @@ def in_memory(tensor: Any, limit: int | None = None) -> torch.Tensor | None:
     if isinstance(raw, torch.Tensor):
         if limit is not None and raw.numel() > limit:
             return None
-        empty = raw.is_meta or isinstance(raw, FakeTensor) or raw.layout != torch.strided
-        return None if empty else raw.detach()
+        return raw.detach() if has_elements(raw) and raw.layout == torch.strided else None
     if not isinstance(tensor, (ir.Tensor, ir.TensorProtoTensor)):
         return None
     dtype = tensor.dtype

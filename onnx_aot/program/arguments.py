@@ -19,7 +19,7 @@ from onnx_aot.pytrees.containers import (
     unwrap_constants,
 )
 from onnx_aot.pytrees.structures import input_structure
-from onnx_aot.torch_compat import FakeTensor, pytree
+from onnx_aot.torch_compat import has_elements, pytree
 
 __all__ = ["argument_names", "example_arguments", "graph_inputs"]
 
@@ -86,7 +86,9 @@ def example_arguments(program: torch.export.ExportedProgram) -> tuple[Any, Any]:
     """
     args, kwargs = program.example_inputs or (None, None)
     leaves = pytree.tree_leaves((args, kwargs))
-    if args is None or any(isinstance(x, FakeTensor) or getattr(x, "is_meta", 0) for x in leaves):
+    if args is None or any(
+        isinstance(leaf, torch.Tensor) and not has_elements(leaf) for leaf in leaves
+    ):
         raise InvalidOptionError(
             "the exported program has no example inputs with values; give inputs: args, kwargs",
             code="OA607",

@@ -18,6 +18,7 @@ from onnx_aot.metadata.keys import COMPLEX
 
 __all__ = [
     "checked_inputs",
+    "copy_on_device",
     "create_session",
     "device_of",
     "from_numpy",
@@ -132,13 +133,69 @@ def joined_parts(
 def run_session(
     session: onnxruntime.InferenceSession, inputs: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, ...]:
-    """Runs a session on tensors by input name; returns its outputs as tensors on the CPU."""
+    """Runs a session on tensors by input name.
+
+    Returns:
+        Its outputs: on the device of the inputs if the session runs there, else on the CPU.
+    """
+    device = device_of(inputs.values())
+    if PROVIDERS.get(device.type) in session.get_providers():
+        return _run_on_device(session, inputs, device)
     packed = {value.name for value in session.get_inputs() if value.type in PACKED}
     feeds = {n: (_pack_four_bits(t) if n in packed else to_ort(t)) for n, t in inputs.items()}
     options = onnxruntime.RunOptions()
     options.log_severity_level = LOG_ERRORS
     outputs = session.run_with_ort_values(None, feeds, options)
     return tuple(map(from_ort, outputs))
+
+
+def _run_on_device(
+    session: onnxruntime.InferenceSession, inputs: Mapping[str, torch.Tensor], device: torch.device
+) -> tuple[torch.Tensor, ...]:
+    """Runs a session that reads its inputs where they are, and leaves its outputs on the device."""
+    binding = session.io_binding()
+    place = (device.type, device.index or 0)
+    given = {name: tensor.detach().contiguous() for name, tensor in inputs.items()}
+    for name, tensor in given.items():
+        if tensor.device == device and tensor.numel():
+            kind = int(dtypes.to_onnx(tensor.dtype))
+            binding.bind_input(name, *place, kind, list(tensor.shape), tensor.data_ptr())
+        else:
+            binding.bind_ortvalue_input(name, to_ort(tensor))
+    for value in session.get_outputs():
+        binding.bind_output(value.name, *place)
+    stream = torch.cuda.current_stream(device)
+    stream.synchronize()  # ONNX Runtime has a stream of its own, which does not wait for torch's
+    session.run_with_iobinding(binding)
+    binding.synchronize_outputs()
+    copies = tuple(copy_on_device(value, device) for value in binding.get_outputs())
+    stream.synchronize()  # before the originals are freed
+    return copies
+
+
+class _DeviceArray:
+    """Describes memory of a value of ONNX Runtime to torch.
+
+    Follows version 3 of the interface of CUDA arrays, which has no names for types that NumPy
+    lacks: elements are integers of the same width.
+    """
+
+    def __init__(self, value: onnxruntime.OrtValue, width: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": tuple(value.shape()),
+            "typestr": f"|i{width}" if width == 1 else f"<i{width}",
+            "data": (value.data_ptr(), False),
+            "version": 3,
+        }
+
+
+def copy_on_device(value: onnxruntime.OrtValue, device: torch.device) -> torch.Tensor:
+    """Copies a value in the memory of a CUDA device to a tensor on that device."""
+    dtype = dtypes.to_torch(ir.DataType(value.element_type()))
+    if not math.prod(value.shape()):
+        return torch.empty(value.shape(), dtype=dtype, device=device)
+    array: Any = _DeviceArray(value, dtype.itemsize)
+    return torch.as_tensor(array, device=device).view(dtype).clone()
 
 
 def _pack_four_bits(tensor: torch.Tensor) -> onnxruntime.OrtValue:

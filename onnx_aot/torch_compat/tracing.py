@@ -32,6 +32,7 @@ __all__ = [
     "fake_mode_of",
     "find_python_kernel",
     "forget_answers",
+    "has_elements",
     "is_computed_from",
     "is_input_of_trace",
     "is_recording",
@@ -53,6 +54,11 @@ def fake_mode_of(values: Any) -> FakeTensorMode | None:
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
     return None
+
+
+def has_elements(tensor: torch.Tensor) -> bool:
+    """False for fake tensors and for those on the device ``meta``."""
+    return not (tensor.is_meta or isinstance(tensor, FakeTensor))
 
 
 def trace_fake(

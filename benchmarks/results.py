@@ -41,6 +41,7 @@ PACKAGES = (
     "onnx_ir",
     "onnxscript",
     "onnxruntime",
+    "onnxruntime-gpu",
     "onnxslim",
     "onnxsim",
     "torchvision",

@@ -17,6 +17,7 @@ from onnx_aot.options import (
     check_options,
     check_retired,
     choose_opset,
+    choose_target,
     names_given,
 )
 from onnx_aot.pipeline.recording import (
@@ -133,8 +134,11 @@ def export(
         target: Runtime of the model. ``"onnxruntime"``: nodes without a kernel in the CPU provider
             of the installed ONNX Runtime, such as most of bfloat16, are rewritten to run there:
             with casts to a wider type around a node, or with other operators.
-            ``"onnxruntime==1.18"``: the same for that release, 1.16 to 1.32, with an opset and an
-            IR version that it loads; ``verify`` runs in the installed one. ``"onnxruntime-web"``,
+            If weights or inputs are on a CUDA device, it means ``"onnxruntime-gpu"``: float16 and
+            bfloat16 are kept where the provider for CUDA has kernels; a model without bfloat16 runs
+            on the CPU, too. ``"onnxruntime==1.18"``: as the first for that release, 1.16 to 1.32,
+            with an opset and an IR version that it loads; ``verify`` runs in the installed one.
+            ``"onnxruntime-web"``,
             ``"openvino"`` and ``"opencv"``: the same for the newest release of that runtime whose
             kernels are known, or for a named one such as ``"openvino==2026.4"``, from opset 17 on
             for the latter two. None: the graph is only bound to the ONNX standard.
@@ -217,6 +221,7 @@ def export(
             input_names = declared.input_names if input_names is None else input_names
             output_names = declared.output_names if output_names is None else output_names
     asked = _other_than_default(locals())  # all arguments, for the report
+    target = choose_target(target, opset_version, model, (args, kwargs))
     options = Options(
         input_names=names_given("input_names", input_names),
         output_names=names_given("output_names", output_names),

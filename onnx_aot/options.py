@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from onnx_aot.errors import InvalidOptionError, warn
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "DEFAULT_OPSET",
@@ -17,6 +20,7 @@ __all__ = [
     "check_options",
     "check_retired",
     "choose_opset",
+    "choose_target",
     "names_given",
 ]
 
@@ -112,6 +116,38 @@ def _check_opset(opset: Any) -> None:
             f"to {newest}: pass opset_version={newest}, or install a newer onnx",
             code="OA008",
         )
+
+
+def choose_target(target: str | None, opset: int | None, model: Any, inputs: Any) -> str | None:
+    """The target of an export: that for CUDA if only ONNX Runtime is named and a tensor is there.
+
+    Args:
+        target: As the user gives it.
+        opset: As the user gives it; one that the table for CUDA lacks keeps the target.
+        model: A module or program, or a function.
+        inputs: A nested structure of example inputs.
+    """
+    from onnx_aot.targets import ON_CUDA, RUNTIME, find_kernels
+
+    if target != RUNTIME or (opset is not None and opset > find_kernels(ON_CUDA).opset):
+        return target
+    return ON_CUDA if any(tensor.is_cuda for tensor in _list_tensors(model, inputs)) else target
+
+
+def _list_tensors(model: Any, inputs: Any) -> Iterator[torch.Tensor]:
+    """Yields example inputs and weights."""
+    import torch
+
+    from onnx_aot.torch_compat import pytree
+
+    for leaf in pytree.tree_leaves(inputs):
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+    if isinstance(model, torch.nn.Module):
+        yield from model.parameters()
+        yield from model.buffers()
+    elif isinstance(model, torch.export.ExportedProgram):
+        yield from model.state_dict.values()
 
 
 def choose_opset(target: str | None) -> int:

@@ -301,6 +301,7 @@ CROSS_CUTTING = {
     "inspection/test_broken_models": "the reports of failures on docs/failures.md",
     "test_architecture": "the rules of the tree",
     "test_benchmarks": "the folder benchmarks/ of the project",
+    "test_cuda": "models on a CUDA device through all stages",
     "test_docs": "the code and the links on the pages of docs/",
     "test_lifetimes": "what an export keeps alive",
     "test_fresh_interpreter": "what importing the package does",

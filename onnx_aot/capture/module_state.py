@@ -16,7 +16,14 @@ from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.scripted.attributes import save_attributes
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.pytrees.containers import has_parts, unwrap_constants
-from onnx_aot.torch_compat import REGISTRIES, has_elements, pytree, registered_in, restored
+from onnx_aot.torch_compat import (
+    REGISTRIES,
+    has_elements,
+    pytree,
+    registered_in,
+    restored,
+    writes_undone,
+)
 
 __all__ = ["Change", "Snapshot", "initialize_lazy_modules", "preserved_state", "run_model"]
 
@@ -119,13 +126,15 @@ def run_model(module: torch.nn.Module, inputs: Inputs) -> Any:
             lambda x: x.clone() if isinstance(x, torch.Tensor) else x, (inputs.args, inputs.kwargs)
         )
     )
-    tensors = [t for t in (*module.parameters(), *module.buffers()) if type(t) in PLAIN]
-    saved = [(tensor, tensor.detach().clone()) for tensor in tensors]
+    parameters = [p for p in module.parameters() if type(p) in PLAIN]
+    # Batch normalization writes to its statistics, which its schema does not say.
+    buffers = [(b, b.detach().clone()) for b in module.buffers() if type(b) in PLAIN]
     with preserved_state(module), torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
-            return module(*args, **kwargs)
+            with writes_undone(parameters):
+                return module(*args, **kwargs)
         finally:
-            for tensor, before in saved:
+            for tensor, before in buffers:
                 tensor.copy_(before)
 
 

@@ -18,7 +18,9 @@ SMALL = 4096
 
 
 def in_memory(tensor: Any, limit: int | None = None) -> torch.Tensor | None:
-    """Returns the tensor as a torch tensor, which shares memory if torch holds the data.
+    """Returns the tensor as a torch tensor on the CPU.
+
+    It shares memory if torch holds the data there.
 
     Args:
         tensor: Any tensor of ``onnx_ir``.
@@ -32,7 +34,8 @@ def in_memory(tensor: Any, limit: int | None = None) -> torch.Tensor | None:
     if isinstance(raw, torch.Tensor):
         if limit is not None and raw.numel() > limit:
             return None
-        return raw.detach() if has_elements(raw) and raw.layout == torch.strided else None
+        is_there = has_elements(raw) and raw.layout == torch.strided
+        return raw.detach().cpu() if is_there else None
     if not isinstance(tensor, (ir.Tensor, ir.TensorProtoTensor)):
         return None
     dtype = tensor.dtype

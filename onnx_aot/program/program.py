@@ -146,7 +146,9 @@ class ONNXProgram(Editable, Examinable, Viewable):
         device = session.device_of(inputs.values())
         if self._session is None or self._device not in (None, device):
             quantizes = self._quantizes()
-            self._create_session(lambda model: session.create_session(model, device, quantizes))
+            self._create_session(
+                lambda model: session.create_session(model, device, quantizes), device
+            )
             self._device = device
         assert self._session is not None
         outputs = (t.to(device) for t in session.run_session(self._session, inputs))
@@ -293,37 +295,60 @@ class ONNXProgram(Editable, Examinable, Viewable):
         from onnx_aot.program.session import create_session
 
         if initializer is not None:
-            self._create_session(initializer, own=True)
+            self._create_session(initializer)
             return
-        self._create_session(functools.partial(create_session, quantizes=self._quantizes()))
-        self._device = torch.device("cpu")
+        cpu = torch.device("cpu")
+        self._create_session(functools.partial(create_session, quantizes=self._quantizes()), cpu)
+        self._device = cpu
 
     def _quantizes(self) -> bool:
         """Returns True if the model quantizes activations."""
         return any(node.op_type == "QuantizeLinear" for node in self.model.graph)
 
     def _create_session(
-        self, make: Callable[[str | bytes], onnxruntime.InferenceSession], own: bool = False
+        self,
+        make: Callable[[str | bytes], onnxruntime.InferenceSession],
+        device: torch.device | None = None,
     ) -> None:
-        """Creates the session; ``own``: by a function of the user, who provides all operators."""
+        """Creates the session; without a device by a function of the user.
+
+        Then the user provides all operators.
+        """
         from onnx_aot.program.custom_op_domains import foreign_operators
 
         self.release()
-        if not own and (foreign := foreign_operators(self.model)):
+        if device is not None and (foreign := foreign_operators(self.model)):
             raise InferenceError(
                 f"ONNX Runtime has no {', '.join(foreign)}. Pass a function to "
                 "initialize_inference_session that makes a session whose options have a library of "
                 "custom operators: SessionOptions.register_custom_ops_library",
                 code="OA604",
             )
-        weights = sum(v.const_value.nbytes for v in weights_of(self.model) if v.const_value)
+        model = self.model if device is None else self._fit_to_device(device)
+        weights = sum(v.const_value.nbytes for v in weights_of(model) if v.const_value)
         if weights <= EXTERNAL_THRESHOLD:
-            self._session = make(model_bytes(self.model))
+            self._session = make(model_bytes(model))
             return
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         path = os.path.join(self._folder.name, "model.onnx")
-        self.save(path, external_data=True)
+        save_model(model, path, external_data=True)
         self._session = make(path)
+
+    def _fit_to_device(self, device: torch.device) -> ir.Model:
+        """The model; if it is for CUDA and this ONNX Runtime is not, a copy for the CPU."""
+        from onnx_aot.program.session import providers_for
+        from onnx_aot.targets import ON_CUDA, RUNTIME, find_kernels, legalize
+
+        target = None if self._origin is None else self._origin.target
+        if (
+            target is None
+            or find_kernels(target).runtime != ON_CUDA
+            or len(providers_for(device)) > 1
+        ):
+            return self.model
+        copy = self.model.clone()
+        legalize(copy, RUNTIME)
+        return copy
 
     def release(self) -> None:
         """Frees the session; the next call creates one from the model as it is then."""

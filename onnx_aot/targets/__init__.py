@@ -11,6 +11,7 @@ from onnx_aot.targets.loading import (
 )
 from onnx_aot.targets.releases import (
     FAMILY,
+    ON_CUDA,
     RUNTIME,
     find_kernels,
     find_release,
@@ -19,6 +20,7 @@ from onnx_aot.targets.releases import (
 
 __all__ = [
     "FAMILY",
+    "ON_CUDA",
     "RUNTIME",
     "Adaptation",
     "Fit",

@@ -5,9 +5,11 @@ The tables are JSON files beside this one. That of ONNX Runtime is made by
 themselves, those of other runtimes by ``python -m onnx_aot.targets.regenerate_probed`` from models
 that they run. For each operator and the opset in which it last changed, a table holds the kernels
 that the runtime would consider, each with the types of its type variables; a variable that a kernel
-does not mention may be any type. Operators that the standard defines by other operators, and that
-ONNX Runtime replaces by these while loading, are listed by opset, with the types for which a model
-with only that node loads. An entry holds from its release on until the next entry.
+does not mention may be any type. For onnxruntime-gpu they are those of its CPU provider, and for
+float16 and bfloat16 those of its provider for CUDA. Operators that the standard defines by other
+operators, and that ONNX Runtime replaces by these while loading, are listed by opset, with the
+types for which a model with only that node loads. An entry holds from its release on until the next
+entry.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from onnx_aot.graph.opset_range import MIN_OPSET
 __all__ = [
     "FILES",
     "ONNX_RUNTIME",
+    "ONNX_RUNTIME_GPU",
     "Kernel",
     "Kernels",
     "Signature",
@@ -38,9 +41,11 @@ __all__ = [
 ]
 
 ONNX_RUNTIME = "onnxruntime"
+ONNX_RUNTIME_GPU = "onnxruntime-gpu"
 
 FILES = {
     ONNX_RUNTIME: "onnxruntime_cpu.json",
+    ONNX_RUNTIME_GPU: "onnxruntime_gpu.json",
     "onnxruntime-web": "onnxruntime_web.json",
     "openvino": "openvino.json",
     "opencv": "opencv.json",

@@ -17,27 +17,29 @@ __all__ = ["probe_runtime"]
 
 
 def probe_runtime(folder: str) -> dict[str, Any]:
-    """Returns the release, its CPU kernels, and the names of the models that it loads.
+    """Returns the release, its kernels, and the names of the models that it loads.
 
     Args:
         folder: Folder of models, ``*.onnx``.
 
     Returns:
         ``version``; ``kernels``, each a name, the first and the last opset, and types by variable;
-        ``loaded``, names of files without their suffix.
+        ``cuda``, the same of the provider for CUDA, if there is one; ``loaded``, names of files
+        without their suffix.
     """
     import onnxruntime
     from onnxruntime.capi import _pybind_state
 
-    kernels = [
-        (kernel.op_name, *kernel.version_range, dict(kernel.type_constraints))
-        for kernel in _pybind_state.get_all_opkernel_def()
-        if kernel.provider == "CPUExecutionProvider" and not kernel.domain
-    ]
+    kernels: dict[str, list[Any]] = {"CPUExecutionProvider": [], "CUDAExecutionProvider": []}
+    for kernel in _pybind_state.get_all_opkernel_def():
+        if kernel.provider in kernels and not kernel.domain:
+            entry = (kernel.op_name, *kernel.version_range, dict(kernel.type_constraints))
+            kernels[kernel.provider].append(entry)
     files = sorted(Path(folder).glob("*.onnx"))
     return {
         "version": onnxruntime.__version__,
-        "kernels": kernels,
+        "kernels": kernels["CPUExecutionProvider"],
+        "cuda": kernels["CUDAExecutionProvider"],
         "loaded": [file.stem for file in files if _is_loadable(file.read_bytes())],
     }
 

@@ -1,13 +1,16 @@
-"""Writes the table of ONNX Runtime's CPU kernels, by release.
+"""Writes the tables of ONNX Runtime's kernels, by release.
 
     python -m onnx_aot.targets.regenerate PYTHON [PYTHON ...]
+    python -m onnx_aot.targets.regenerate --cuda PYTHON
 
 Each PYTHON is the interpreter of an environment with another release of ONNX Runtime;
-``python -m nox -s targets`` makes them.
+``python -m nox -s targets`` makes them. With ``--cuda`` it has onnxruntime-gpu, on a machine with a
+CUDA device; the table then has the CPU kernels, and those for float16 and bfloat16 on the device.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -22,14 +25,15 @@ import onnx_ir as ir
 
 from onnx_aot.graph.opset_range import MAX_OPSET, MIN_OPSET
 from onnx_aot.targets import probe_runtime
+from onnx_aot.targets.kernels import FILES, ONNX_RUNTIME, ONNX_RUNTIME_GPU
 from onnx_aot.targets.tables import Release, merge_kernels, store_releases, write_table
 
-__all__ = ["ask_runtime", "make_table"]
+__all__ = ["ask_runtime", "make_cuda_table", "make_table"]
 
 OPSETS = range(MIN_OPSET, MAX_OPSET + 1)
 IR_VERSIONS = range(8, onnx.IR_VERSION + 1)
 UNBOUNDED = 2**31 - 1
-FILE = Path(__file__).with_name("onnxruntime_cpu.json")
+HALVES = frozenset({"FLOAT16", "BFLOAT16"})
 
 # Kernels that are registered, but fail when created or run: operator, variable and type.
 REFUSED: dict[str, tuple[str, str]] = {
@@ -87,6 +91,30 @@ def ask_runtime(python: str = sys.executable) -> dict[str, Any]:
 def make_table(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Makes the table from the answers of releases."""
     return store_releases("onnxruntime, CPUExecutionProvider", map(_read_answer, answers))
+
+
+def make_cuda_table(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Makes the table of the build for CUDA.
+
+    Kernels of other types than the halves are those of the CPU, so that a model without bfloat16
+    runs there, too: ONNX Runtime itself puts casts around float16 on the CPU.
+    """
+    releases = []
+    for answer in answers:
+        found = _read_answer(answer)
+        added = {
+            (name, str(version)): [
+                kernel for kernel in kernels if any(types & HALVES for types in kernel.values())
+            ]
+            for name, version, kernels in _collect_kernels(answer["cuda"])
+            if version <= found.about["opset"]
+        }
+        joined = {
+            key: merge_kernels([*found.kernels.get(key, ()), *added.get(key, ())])
+            for key in sorted(found.kernels.keys() | added.keys())
+        }
+        releases.append(dataclasses.replace(found, kernels=joined))
+    return store_releases("onnxruntime, CUDAExecutionProvider", releases)
 
 
 def _read_answer(answer: dict[str, Any]) -> Release:
@@ -198,9 +226,13 @@ def _make_model(
 
 
 def main() -> None:
-    """Writes the table beside this file."""
-    answers = [ask_runtime(python) for python in sys.argv[1:] or [sys.executable]]
-    FILE.write_text(write_table(make_table(answers)), encoding="utf-8")
+    """Writes a table beside this file."""
+    pythons = [python for python in sys.argv[1:] if python != "--cuda"]
+    answers = [ask_runtime(python) for python in pythons or [sys.executable]]
+    cuda = "--cuda" in sys.argv
+    table = make_cuda_table(answers) if cuda else make_table(answers)
+    path = Path(__file__).with_name(FILES[ONNX_RUNTIME_GPU if cuda else ONNX_RUNTIME])
+    path.write_text(write_table(table), encoding="utf-8")
 
 
 if __name__ == "__main__":

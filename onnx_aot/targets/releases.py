@@ -7,14 +7,24 @@ import re
 from importlib import metadata
 
 from onnx_aot.errors import InvalidOptionError
-from onnx_aot.targets.kernels import FILES, ONNX_RUNTIME, Kernels, list_releases, load_kernels
+from onnx_aot.targets.kernels import (
+    FILES,
+    ONNX_RUNTIME,
+    ONNX_RUNTIME_GPU,
+    Kernels,
+    list_releases,
+    load_kernels,
+)
 
-__all__ = ["FAMILY", "RUNTIME", "find_kernels", "find_release", "is_target", "order"]
+__all__ = ["FAMILY", "ON_CUDA", "RUNTIME", "find_kernels", "find_release", "is_target", "order"]
 
 RUNTIME = ONNX_RUNTIME
 """ONNX Runtime's CPU provider, in the installed release."""
 
-FAMILY = frozenset({ONNX_RUNTIME, "onnxruntime-web"})
+ON_CUDA = ONNX_RUNTIME_GPU
+"""ONNX Runtime's provider for CUDA."""
+
+FAMILY = frozenset({ONNX_RUNTIME, ONNX_RUNTIME_GPU, "onnxruntime-web"})
 """Runtimes that are built from the sources of ONNX Runtime."""
 
 # Distributions that have the package onnxruntime; one of them is installed.

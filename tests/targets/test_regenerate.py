@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from onnx_aot.targets.kernels import decode_kernels, list_releases, load_kernels
-from onnx_aot.targets.regenerate import FILE, ask_runtime, make_table
+from onnx_aot.targets import kernels as kernels_module
+from onnx_aot.targets.kernels import FILES, decode_kernels, list_releases, load_kernels
+from onnx_aot.targets.regenerate import ask_runtime, make_cuda_table, make_table
 from onnx_aot.targets.tables import write_table
 
 
@@ -52,6 +55,24 @@ def test_an_entry_is_stored_once_until_it_changes(answer: dict[str, Any]) -> Non
     )
 
 
-def test_the_file_is_written_as_it_is_read() -> None:
-    text = FILE.read_text(encoding="utf-8")
+def test_half_types_are_those_of_cuda(answer: dict[str, Any]) -> None:
+    """Kernels of other types are those of the CPU, where a model for CUDA runs too."""
+    cuda = [
+        ["Add", 14, 2147483647, {"T": ["tensor(float16)"]}],
+        ["Add", 14, 2147483647, {"T": ["tensor(int8)"]}],
+        ["Gelu", 20, 2147483647, {"T": ["tensor(bfloat16)", "tensor(float)"]}],
+    ]
+    release = ".".join(answer["version"].split(".")[:2])
+    kernels = decode_kernels(make_cuda_table([{**answer, "cuda": cuda}]), release).by_operator
+    cpu = decode_kernels(make_table([answer]), release).by_operator
+    (added,) = kernels["Add", 14]
+    (known,) = cpu["Add", 14]
+    assert added["T"] - known["T"] == {ir.DataType.FLOAT16}
+    assert {ir.DataType.BFLOAT16, ir.DataType.FLOAT} <= kernels["Gelu", 20][0]["T"]
+    assert kernels["MatMul", 13] == cpu["MatMul", 13]
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "onnxruntime-gpu"])
+def test_a_file_is_written_as_it_is_read(runtime: str) -> None:
+    text = Path(kernels_module.__file__).with_name(FILES[runtime]).read_text(encoding="utf-8")
     assert write_table(json.loads(text)) == text

@@ -27,12 +27,13 @@ from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
     ASSERTIONS,
     SIZE_TERM,
-    FakeTensor,
+    has_elements,
     is_symbol,
     pytree,
     set_size_conditions,
     size_conditions,
     symbolic_expression,
+    writes_undone,
 )
 
 __all__ = [
@@ -129,6 +130,9 @@ def describe_wrong_sizes(
     Returns:
         Entries such as ``"`if x.shape[0] == 1:` at model.py:7 in forward, for size 1"``.
     """
+    leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
+    if not all(has_elements(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)):
+        return ()
     equal: dict[tuple[RequestedDim, int], bool | None] = {}
     found: dict[str, None] = {}
     for dim, size, line, pieces in find_small_branches(requested, tuple(decisions), said):
@@ -252,7 +256,7 @@ def has_equal_results(
     """
     weights = [*program.state_dict.values(), *program.constants.values()]
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
-    if any(isinstance(w, torch.Tensor) and _is_without_values(w) for w in (*weights, *leaves)):
+    if any(isinstance(w, torch.Tensor) and not has_elements(w) for w in (*weights, *leaves)):
         return None
     try:
         with running_as_in_export():
@@ -262,10 +266,6 @@ def has_equal_results(
         return None
     equal = len(expected) == len(actual) and all(map(_is_close, actual, expected))
     return True if equal else None if is_random else False
-
-
-def _is_without_values(tensor: torch.Tensor) -> bool:
-    return tensor.is_meta or isinstance(tensor, FakeTensor)
 
 
 def _is_close(actual: Any, expected: Any) -> bool:
@@ -300,16 +300,20 @@ def _run_graph(program: torch.export.ExportedProgram, leaves: list[Any]) -> tupl
     """
     signature = program.graph_signature
     remaining = iter(leaves)
-    given = []
+    given, weights = [], []
     for spec in signature.input_specs:
         if spec.kind == InputKind.USER_INPUT:
             value = next(remaining)
         else:
             name = str(spec.target)
             value = program.state_dict.get(name, program.constants.get(name))
-        given.append(value.clone() if isinstance(value, torch.Tensor) else value)
+        if spec.kind == InputKind.PARAMETER and isinstance(value, torch.Tensor):
+            weights.append(value)
+        elif isinstance(value, torch.Tensor):
+            value = value.clone()
+        given.append(value)
     run = _WithoutAssertions(program.graph_module, garbage_collect_values=True)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), writes_undone(weights):
         state = torch.get_rng_state()
         results = run.run(*given, enable_io_processing=False)
         is_random = not torch.equal(torch.get_rng_state(), state)

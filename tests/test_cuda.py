@@ -160,9 +160,12 @@ def test_graphs_are_those_of_the_cpu(
     model, x = made(kind).to(dtype), inputs(2).to(dtype)
     found = [
         onnx_aot.export(
-            as_if_on_device(model, device), (as_if_on_device(x, device),), dynamic_shapes=(dims,)
+            as_if_on_device(model, device),
+            (as_if_on_device(x, device),),
+            dynamic_shapes=(dims,),
+            target=target,
         )
-        for device in ("cuda:0", "cpu")
+        for device, target in (("cuda:0", "onnxruntime"), ("cpu", "onnxruntime-gpu"))
     ]
     assert operators(found[0]) == operators(found[1])
     assert {str(t.device) for t in found[0].exported_program.state_dict.values()} <= {"cuda:0"}
@@ -175,7 +178,7 @@ def test_files_are_those_of_the_cpu(kind: str, dtype: torch.dtype) -> None:
     """Weights are read from the device when they are written, and the model stays there."""
     _, inputs, dims = MODELS[kind]
     model, x = made(kind).to(dtype), inputs(2).to(dtype)
-    on_cpu = onnx_aot.export(model, (x,), dynamic_shapes=(dims,))
+    on_cpu = onnx_aot.export(model, (x,), dynamic_shapes=(dims,), target="onnxruntime-gpu")
     model.to("cuda")
     on_device = onnx_aot.export(model, (x.cuda(),), dynamic_shapes=(dims,))
     assert operators(on_device) == operators(on_cpu)

@@ -53,6 +53,9 @@ BLOCK = 32
 NOT_FOR_INTEGERS = {"matmul_add_to_gemm", "gemm_of_shared_weight", "gemm_of_transposed"}
 """Rules that are left out before weights become integers: the tools know MatMul only."""
 
+FOR_INTEGERS = {"stored_factors"}
+"""Rules on request for the same reason: the tools know stored weights only."""
+
 
 def bundle(
     model: str | os.PathLike[str] | torch.nn.Module,
@@ -126,7 +129,7 @@ def bundle(
     path.parent.mkdir(exist_ok=True)
     quantize = {"int8": _to_int8, "int4": _to_int4}.get(weights)
     if quantize is not None:
-        options = {"optimize": set(names_of_passes()) - NOT_FOR_INTEGERS, **options}
+        options = {"optimize": {*names_of_passes(), *FOR_INTEGERS} - NOT_FOR_INTEGERS, **options}
     export = export_for_genai if layout == "genai" else export_decoder
     program = export(loaded, **options)
     _save(program, path, quantize, options)

@@ -29,12 +29,17 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Sizes of a step: rows, new tokens, earlier tokens, tokens that an encoder read."""
+    """Sizes of a step: rows, new tokens, earlier tokens, tokens that an encoder read.
+
+    Attributes:
+        padded: Whether the first row of a decoder without an encoder begins with padding.
+    """
 
     batch: int
     sequence: int
     past: int
     encoded: int = 4
+    padded: bool = True
 
 
 CAPTURED = Sizes(2, 3, 5)
@@ -63,16 +68,20 @@ def reads_tokens(model: Any) -> bool:
 def decoder_inputs(model: Any, layout: Layout, sizes: Sizes) -> dict[str, Any]:
     """Returns a step's inputs for a decoder without an encoder, by parameter.
 
-    The first row is padded on the left.
+    The first row is padded on the left, unless the sizes are without padding.
     """
-    text = make_text(model, sizes.batch, sizes.past + sizes.sequence)
+    text = make_text(model, sizes.batch, sizes.past + sizes.sequence, sizes.padded)
     cache = layout.make(sizes.batch, sizes.past, device_for(model))
     return cut_step(model, text, sizes.past, sizes.past + sizes.sequence, cache)
 
 
-def make_text(model: Any, batch: int, length: int) -> dict[str, torch.Tensor]:
-    """Returns tokens, their mask, and positions if the model takes them; one row is padded."""
-    mask = _pad_first_row(torch.ones(batch, length, dtype=torch.int64), left=True)
+def make_text(
+    model: Any, batch: int, length: int, padded: bool = True
+) -> dict[str, torch.Tensor]:
+    """Returns tokens, their mask, and positions if the model takes them; one row may be padded."""
+    mask = torch.ones(batch, length, dtype=torch.int64)
+    if padded:
+        _pad_first_row(mask, left=True)
     text = {"input_ids": _make_tokens(model, batch, length), "attention_mask": mask}
     if "position_ids" in inspect.signature(model.forward).parameters:
         text["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)

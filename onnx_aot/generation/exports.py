@@ -39,7 +39,7 @@ from onnx_aot.pytrees.containers import own_caches
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["export_decoder", "export_encoder", "is_recurrent", "save_program"]
+__all__ = ["export_decoder", "export_encoder", "is_recurrent", "save_program", "verify_steps"]
 
 # Names of dimensions, the same as in optimum.
 BATCH, SEQUENCE = "batch_size", "sequence_length"
@@ -52,6 +52,9 @@ AXES = {
     "attention_mask": {0: BATCH, 1: f"{PAST} + {SEQUENCE}"},
     "encoder_attention_mask": {0: BATCH, 1: ENCODED},
 }
+
+IN_PLACE = (*KINDS, Sizes(1, CAPTURED.sequence, CAPTURED.past))
+"""Steps of a decoder whose cache is written in place: several tokens behind a past in one row."""
 
 DECIDED = ("args", "kwargs", "dynamic_axes", "input_names", "output_names")
 
@@ -142,6 +145,24 @@ def save_program(program: ONNXProgram, f: Any, options: Mapping[str, Any]) -> No
         keep_initializers_as_inputs=options.get("keep_initializers_as_inputs", False),
         external_data=options.get("external_data", "auto"),
     )
+
+
+def verify_steps(program: ONNXProgram, model: Any, *, padded: bool) -> None:
+    """Compares steps of a decoder whose layers keep all keys and values, in place, with PyTorch.
+
+    Args:
+        program: A result of ``export_decoder`` with ``bounded=False``, which may have been changed.
+        model: The model, of transformers.
+        padded: Whether one row begins with padding.
+
+    Raises:
+        OnnxExporterError: As ``onnx_aot.export`` raises if results differ.
+    """
+    layout = _layout_of(model, bounded=False)
+    kinds = [dataclasses.replace(sizes, padded=padded) for sizes in IN_PLACE]
+    step = make_step_forward(model, layout, False)
+    with replace_forward(model, step, decoder_inputs(model, layout, CAPTURED)):
+        _verify_kinds(program, model, lambda sizes: decoder_inputs(model, layout, sizes), kinds)
 
 
 def is_recurrent(model: Any) -> bool:
@@ -308,7 +329,7 @@ def _export_program(
     kinds: tuple[Sizes, ...] = KINDS
     if writes_in_place(options):
         options = {**options, "verify": False}
-        kinds = (*KINDS, Sizes(1, CAPTURED.sequence, CAPTURED.past))
+        kinds = IN_PLACE
     with own_caches(example):
         program = export(model, kwargs=example, **decided, **options)
         refuse_other_ways(program, model, inputs)

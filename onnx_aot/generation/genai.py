@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onnx_aot.errors import warn
-from onnx_aot.generation.exports import export_decoder
+from onnx_aot.generation.exports import export_decoder, verify_steps
+from onnx_aot.generation.fused_inputs import rotate_inside, take_joined
 from onnx_aot.generation.shared_caches import in_place, read_lengths_of_mask, states_not_in_place
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ __all__ = ["describe_for_genai", "export_for_genai"]
 
 OPSET = 23
 """Opset with operators for normalization and rotary embeddings, which genai's runtime loads."""
+
+FEWER_NODES = {"joined_products", "skip_normalization"}
+"""Rules that save nodes, whose overhead is most of the time of a small model's step."""
 
 
 def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
@@ -38,6 +42,11 @@ def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
     others = states_not_in_place(program)
     if not others:
         read_lengths_of_mask(program)
+        program.optimize(FEWER_NODES)
+        rotates = rotate_inside(program, _context_length(model))
+        take_joined(program)
+        if options.get("verify") and program.has_values:
+            verify_steps(program, model, padded=not rotates)
         return program
     warn(
         f"{type(model).__name__} gets a cache that every step copies, with "
@@ -59,7 +68,7 @@ def describe_for_genai(model: Any, program: ONNXProgram) -> dict[str, Any]:
     inputs = [str(value.name) for value in program.inputs]
     config = model.config.get_text_config()
     heads = config.num_attention_heads
-    length = getattr(config, "max_position_embeddings", None) or 2048
+    length = _context_length(model)
     named = {name: name for name in ("input_ids", "attention_mask", "position_ids")}
     key_values = {
         "past_key_names": "past_key_values.%d.key",
@@ -106,6 +115,11 @@ def describe_for_genai(model: Any, program: ONNXProgram) -> dict[str, Any]:
             "top_p": 1.0,
         },
     }
+
+
+def _context_length(model: Any) -> int:
+    """The number of tokens that a model is for."""
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2048
 
 
 def _token(model: Any, name: str) -> Any:

@@ -10,7 +10,13 @@ import onnx_ir as ir
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["in_place", "read_lengths_of_mask", "states_not_in_place", "writes_in_place"]
+__all__ = [
+    "attention_nodes",
+    "in_place",
+    "read_lengths_of_mask",
+    "states_not_in_place",
+    "writes_in_place",
+]
 
 RULE = "shared_cache"
 OPERATOR = ("com.microsoft", "GroupQueryAttention")
@@ -35,6 +41,11 @@ def writes_in_place(options: Mapping[str, Any]) -> bool:
     """True if options of an export request the operator that writes into a cache."""
     optimize = options.get("optimize", True)
     return not isinstance(optimize, (bool, str)) and RULE in optimize
+
+
+def attention_nodes(program: ONNXProgram) -> list[ir.Node]:
+    """Returns the nodes of that operator."""
+    return [node for node in program.model.graph if (node.domain, node.op_type) == OPERATOR]
 
 
 def states_not_in_place(program: ONNXProgram) -> list[str]:

@@ -41,6 +41,7 @@ from onnx_aot.ir_passes.cleanups.gemm import (
     GEMM_OF_TRANSPOSED,
     MATMUL_ADD_TO_GEMM,
 )
+from onnx_aot.ir_passes.cleanups.joined_products import JOINED_PRODUCTS
 from onnx_aot.ir_passes.cleanups.no_ops import DROP_ZEROS, REMOVE_NO_OPS
 from onnx_aot.ir_passes.cleanups.row_products import BIAS_BEFORE_TANH_GELU, MATMUL_OF_ROWS
 from onnx_aot.ir_passes.cleanups.size_arithmetic import (
@@ -51,6 +52,7 @@ from onnx_aot.ir_passes.cleanups.size_arithmetic import (
     SHORTEN_FLOOR_DIVISION,
     UNSQUEEZED_SIZES,
 )
+from onnx_aot.ir_passes.cleanups.stored_factors import STORED_FACTORS
 from onnx_aot.ir_passes.cleanups.transposes import JOIN_TRANSPOSES
 from onnx_aot.ir_passes.cleanups.views import (
     CONSTANT_RESHAPE,
@@ -75,6 +77,7 @@ from onnx_aot.ir_passes.fusions.masks import ADMITTED_ROWS, TRUE_MASK, WHOLE_IND
 from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
 from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
 from onnx_aot.ir_passes.fusions.shared_cache import SHARED_CACHE
+from onnx_aot.ir_passes.fusions.skip_normalization import SKIP_NORMALIZATION
 from onnx_aot.ir_passes.rewriter import Rule
 
 __all__ = ["CONTRIB_RULES", "RULES", "RULES_ON_REQUEST"]
@@ -136,5 +139,10 @@ CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above
     MULTI_HEAD_ATTENTION,
 )
 
-RULES_ON_REQUEST: tuple[Rule, ...] = (SHARED_CACHE,)
+RULES_ON_REQUEST: tuple[Rule, ...] = (
+    SHARED_CACHE,
+    STORED_FACTORS,
+    JOINED_PRODUCTS,
+    SKIP_NORMALIZATION,
+)
 """Rules for one kind of runtime, which run before all others, where ``optimize`` names them."""

@@ -15,6 +15,7 @@ __all__ = [
     "GEMM_OF_SHARED_WEIGHT",
     "GEMM_OF_TRANSPOSED",
     "MATMUL_ADD_TO_GEMM",
+    "is_right_factor",
     "transposes_shared_weight",
 ]
 
@@ -142,14 +143,14 @@ def transposes_shared_weight(node: ir.Node) -> bool:
         return False
     if not weight.is_initializer() and not weight.is_graph_input():
         return False
-    return _is_right_factor(node) and not all(map(_is_layer, weight.consumers()))
+    return is_right_factor(node) and not all(map(_is_layer, weight.consumers()))
 
 
 def _is_layer(node: ir.Node) -> bool:
-    return (node.op_type == "Gemm" and not node.domain) or _is_right_factor(node)
+    return (node.op_type == "Gemm" and not node.domain) or is_right_factor(node)
 
 
-def _is_right_factor(node: ir.Node) -> bool:
+def is_right_factor(node: ir.Node) -> bool:
     """Returns True for a Transpose whose results are only multiplied with matrices to the left."""
     if node.op_type != "Transpose" or node.domain or node.outputs[0].is_graph_output():
         return False

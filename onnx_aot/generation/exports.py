@@ -147,19 +147,18 @@ def save_program(program: ONNXProgram, f: Any, options: Mapping[str, Any]) -> No
     )
 
 
-def verify_steps(program: ONNXProgram, model: Any, *, padded: bool) -> None:
-    """Compares steps of a decoder whose layers keep all keys and values, in place, with PyTorch.
+def verify_steps(program: ONNXProgram, model: Any) -> None:
+    """Compares steps of a decoder whose cache is written in place with PyTorch, without padding.
 
     Args:
         program: A result of ``export_decoder`` with ``bounded=False``, which may have been changed.
         model: The model, of transformers.
-        padded: Whether one row begins with padding.
 
     Raises:
         OnnxExporterError: As ``onnx_aot.export`` raises if results differ.
     """
     layout = _layout_of(model, bounded=False)
-    kinds = [dataclasses.replace(sizes, padded=padded) for sizes in IN_PLACE]
+    kinds = [dataclasses.replace(sizes, padded=False) for sizes in IN_PLACE]
     step = make_step_forward(model, layout, False)
     with replace_forward(model, step, decoder_inputs(model, layout, CAPTURED)):
         _verify_kinds(program, model, lambda sizes: decoder_inputs(model, layout, sizes), kinds)

@@ -1,4 +1,4 @@
-"""Moves what stands before attention on a cache into its operator: rotations, and a split."""
+"""Saves nodes around attention on a cache: what its operator does itself, or need not do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnx_aot.metadata.keys import INPUT_KIND
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["rotate_inside", "take_joined"]
+__all__ = ["keep_padding", "rotate_inside", "take_joined"]
 
 COS, SIN = 7, 8
 """Indices of the operator's inputs for tables of cosines and sines, one row per position."""
@@ -30,6 +30,45 @@ OF_POSITIONS = frozenset({"Cast", "Cos", "Mul", "Sin", "Unsqueeze"})
 
 Compute = Callable[[torch.Tensor, Mapping[ir.Value, torch.Tensor]], torch.Tensor]
 """Function of positions ``[1, length]``, and of the contents of weights."""
+
+
+# --- rows of padding -----------------------------------------------------------------------------
+
+
+def keep_padding(program: ONNXProgram) -> int:
+    """Leaves what attention returns for padding as it is, instead of zeros; nothing reads it.
+
+    Before::
+
+        y = Where(begun, GroupQueryAttention(q, k, v, ...), 0)
+
+    After::
+
+        y = GroupQueryAttention(q, k, v, ...)
+
+    Other tokens do not attend to padding, so their results stay the same.
+
+    Args:
+        program: The program, changed in place.
+
+    Returns:
+        The number of attentions with such zeros.
+    """
+    count = 0
+    for node in attention_nodes(program):
+        attended = node.outputs[0]
+        for user in attended.consumers():
+            if user.op_type != "Where" or user.domain or user.inputs[1] is not attended:
+                continue
+            zero, result = user.inputs[2], user.outputs[0]
+            if zero is None or zero.const_value is None or contents_of(zero).any():
+                continue
+            for reader, index in list(result.uses()):
+                reader.replace_input_with(index, attended)
+            count += 1
+    if count:
+        program.optimize({"remove_unused"})
+    return count
 
 
 # --- rotations -----------------------------------------------------------------------------------

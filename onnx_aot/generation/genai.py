@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx_aot.errors import warn
 from onnx_aot.generation.exports import export_decoder, verify_steps
-from onnx_aot.generation.fused_inputs import rotate_inside, take_joined
+from onnx_aot.generation.fused_inputs import keep_padding, rotate_inside, take_joined
 from onnx_aot.generation.shared_caches import in_place, read_lengths_of_mask, states_not_in_place
 
 if TYPE_CHECKING:
@@ -43,10 +43,11 @@ def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
     if not others:
         read_lengths_of_mask(program)
         program.optimize(FEWER_NODES)
-        rotates = rotate_inside(program, _context_length(model))
+        keep_padding(program)
+        rotate_inside(program, _context_length(model))
         take_joined(program)
         if options.get("verify") and program.has_values:
-            verify_steps(program, model, padded=not rotates)
+            verify_steps(program, model)
         return program
     warn(
         f"{type(model).__name__} gets a cache that every step copies, with "

@@ -14,6 +14,7 @@ from onnx_aot import dtypes
 from onnx_aot.ir_passes.fusions.attention_pattern import (
     HEADS_LAST,
     Attention,
+    Masked,
     match_masked_attention,
     match_repeated_heads,
     match_split_heads,
@@ -45,7 +46,7 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
         last = Where(rows == total, total, ReduceSum(Where(begun, mask, 1))) - 1
         bias = Expand(Where(begun, 0, low))
         a, keys, values = com.microsoft.GroupQueryAttention(
-            xq, xk, xv, past_keys, past_values, last, total, attention_bias=bias, head_sink=sink
+            xq, xk, xv, past_keys, past_values, last, total, attention_bias=bias
         )
         y = Reshape(a, [0, 0, heads, width])
 
@@ -53,8 +54,7 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     and ``keys``, of any length from ``total`` on. Zeros of ``mask`` are padding, in front of the
     tokens of a row or behind those of its first step. The operator writes later tokens over padding
     behind: so only the first step may have several rows of several tokens. A window that is part of
-    the mask becomes an attribute. If the attention selects zeros for rows that attend to nothing,
-    their scores, and no others, are lower than that of a sink, whose value is zero.
+    the mask becomes an attribute.
     """
     if permutation(node) != HEADS_LAST:
         return False
@@ -74,8 +74,6 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     lengths = _emit_lengths(rewriter, mask, query, like)
     inputs = [*flat, found.keys.past, found.values.past, lengths.last, lengths.total]
     inputs += [None, None, None, lengths.bias]
-    if masked.rows is not None:
-        inputs.append(_make_sink(rewriter, found.heads, query))
     attributes = {
         "num_heads": found.heads,
         "kv_num_heads": rows[1],
@@ -86,12 +84,11 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     made = rewriter.emit_many(
         "GroupQueryAttention", inputs, attributes, like=like, dtypes=[dtype] * 3, domain=MICROSOFT
     )
-    assert query.shape is not None
-    made[0].shape = query.shape.copy()
+    attended = _mask_rows(rewriter, masked, made[0], query, lengths)
     sizes = dimensions(node.outputs[0])
     assert sizes is not None
     into = rewriter.initializer(torch.tensor([0, 0, *sizes[2:]], dtype=torch.int64))
-    rewriter.replace(node.outputs[0], rewriter.emit("Reshape", [made[0], into], like=like))
+    rewriter.replace(node.outputs[0], rewriter.emit("Reshape", [attended, into], like=like))
     rewriter.replace(found.keys.whole, made[1])
     rewriter.replace(found.values.whole, made[2])
     return True
@@ -227,12 +224,16 @@ class _Lengths:
     Attributes:
         last: Index of the last token in the cache, INT32 ``[batch]``.
         total: Number of tokens of the longest row, INT32, a scalar.
-        bias: Excludes padding in front of a row's tokens, ``[batch, 1, rows, total]``.
+        begun: False at padding in front of a row's tokens, BOOL ``[batch, total]``.
+        bias: Excludes that padding, ``[batch, 1, rows, total]``.
+        sizes: Sizes of new and of all tokens, INT64 ``[1]`` each.
     """
 
     last: ir.Value
     total: ir.Value
+    begun: ir.Value
     bias: ir.Value
+    sizes: tuple[ir.Value, ir.Value]
 
 
 def _emit_lengths(rewriter: Rewriter, found: CacheMask, query: ir.Value, like: ir.Node) -> _Lengths:
@@ -262,7 +263,9 @@ def _emit_lengths(rewriter: Rewriter, found: CacheMask, query: ir.Value, like: i
     )
     first_axis = rewriter.initializer(torch.zeros(1, dtype=torch.int64))
     scalar = rewriter.emit("Squeeze", [as_int32, first_axis], like=like, shape=[])
-    return _Lengths(last, scalar, _emit_bias(rewriter, begun, query, rows, like))
+    return _Lengths(
+        last, scalar, begun, _emit_bias(rewriter, begun, query, rows, like), (rows, total)
+    )
 
 
 def _emit_bias(
@@ -287,10 +290,28 @@ def _emit_bias(
     )
 
 
-def _make_sink(rewriter: Rewriter, heads: int, query: ir.Value) -> ir.Value:
-    """A score per head, between those of padding in front and those of tokens."""
-    dtype = dtypes.to_torch(query.dtype)
-    return rewriter.initializer(torch.full((heads,), torch.finfo(dtype).min / 4, dtype=dtype))
+def _mask_rows(
+    rewriter: Rewriter, masked: Masked, attended: ir.Value, query: ir.Value, lengths: _Lengths
+) -> ir.Value:
+    """Zeros for new tokens that are padding in front, if the attention has such a selection."""
+    assert query.shape is not None
+    attended.shape = query.shape.copy()
+    if masked.rows is None:
+        return attended
+    like = masked.attention.first
+    axis = rewriter.initializer(torch.ones(1, dtype=torch.int64))
+    rows, total = lengths.sizes
+    start = rewriter.emit("Sub", [total, rows], like=like, shape=[1])
+    batch, length, _ = query.shape.dims
+    new = rewriter.emit(
+        "Slice", [lengths.begun, start, total, axis], like=like, shape=ir.Shape([batch, length])
+    )
+    behind = rewriter.initializer(torch.tensor([2], dtype=torch.int64))
+    new = rewriter.emit("Unsqueeze", [new, behind], like=like, shape=ir.Shape([batch, length, 1]))
+    zero = rewriter.initializer(torch.zeros((), dtype=dtypes.to_torch(query.dtype)))
+    return rewriter.emit(
+        "Where", [new, attended, zero], like=like, dtype=query.dtype, shape=query.shape
+    )
 
 
 SHARED_CACHE = Rule("shared_cache", ("Transpose",), shared_cache, exact=False)

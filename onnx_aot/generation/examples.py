@@ -75,9 +75,7 @@ def decoder_inputs(model: Any, layout: Layout, sizes: Sizes) -> dict[str, Any]:
     return cut_step(model, text, sizes.past, sizes.past + sizes.sequence, cache)
 
 
-def make_text(
-    model: Any, batch: int, length: int, padded: bool = True
-) -> dict[str, torch.Tensor]:
+def make_text(model: Any, batch: int, length: int, padded: bool = True) -> dict[str, torch.Tensor]:
     """Returns tokens, their mask, and positions if the model takes them; one row may be padded."""
     mask = torch.ones(batch, length, dtype=torch.int64)
     if padded:

@@ -129,9 +129,7 @@ def _make_bias(
     def join(*given: torch.Tensor) -> torch.Tensor:
         left = iter(given)
         zeros = torch.zeros(sum(width for width, _ in layout), dtype=dtypes.to_torch(dtype))
-        return torch.cat(
-            [next(left) if stored else zeros[:width] for width, stored in layout], -1
-        )
+        return torch.cat([next(left) if stored else zeros[:width] for width, stored in layout], -1)
 
     return join
 

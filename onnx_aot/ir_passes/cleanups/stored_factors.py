@@ -13,7 +13,7 @@ __all__ = ["STORED_FACTORS"]
 
 
 def stored_factors(node: ir.Node, rewriter: Rewriter) -> bool:
-    """``MatMul(x, Transpose(w))`` -> ``MatMul(x, w_folded)``, of any size, whoever else reads ``w``.
+    """``MatMul(x, Transpose(w))`` -> ``MatMul(x, w_folded)``, of any size, whoever reads ``w`` too.
 
     Tools that quantize products take stored matrices only. An embedding that is also the output
     layer, and weights that are too large to be folded otherwise, would be left out.

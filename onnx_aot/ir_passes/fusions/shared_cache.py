@@ -43,7 +43,7 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     After::
 
         begun = CumSum(mask) > 0
-        last = Where(rows == total, total, ReduceSum(Where(begun, mask, 1))) - 1
+        last = Max(ReduceSum(Where(begun, mask, 1)), rows) - 1
         bias = Expand(Where(begun, 0, low))
         a, keys, values = com.microsoft.GroupQueryAttention(
             xq, xk, xv, past_keys, past_values, last, total, attention_bias=bias
@@ -223,7 +223,7 @@ class _Lengths:
 
     Attributes:
         last: Index of the last token in the cache, INT32 ``[batch]``.
-        total: Number of tokens of the longest row, INT32, a scalar.
+        total: Number of tokens of the longest row, INT32 ``[1]``.
         begun: False at padding in front of a row's tokens, BOOL ``[batch, total]``.
         bias: Excludes that padding, ``[batch, 1, rows, total]``.
         sizes: Sizes of new and of all tokens, INT64 ``[1]`` each.
@@ -251,20 +251,16 @@ def _emit_lengths(rewriter: Rewriter, found: CacheMask, query: ir.Value, like: i
     count = rewriter.emit(
         "ReduceSum", [kept, axis], {"keepdims": 0}, like=like, shape=ir.Shape([batch])
     )
-    is_first = rewriter.emit("Equal", [rows, total], like=like, dtype=boolean, shape=[1])
-    long = rewriter.emit(
-        "Where", [is_first, total, count], like=like, dtype=mask.dtype, shape=ir.Shape([batch])
-    )
+    # in the first step, all of its tokens; in later ones there are no more new tokens than all
+    long = rewriter.emit("Max", [count, rows], like=like, shape=ir.Shape([batch]))
     last = rewriter.emit("Sub", [long, one], like=like, shape=ir.Shape([batch]))
     narrow = {"to": ir.DataType.INT32.value}
     last, as_int32 = (
         rewriter.emit("Cast", [v], narrow, like=like, dtype=ir.DataType.INT32, shape=v.shape)
         for v in (last, total)
     )
-    first_axis = rewriter.initializer(torch.zeros(1, dtype=torch.int64))
-    scalar = rewriter.emit("Squeeze", [as_int32, first_axis], like=like, shape=[])
     return _Lengths(
-        last, scalar, begun, _emit_bias(rewriter, begun, query, rows, like), (rows, total)
+        last, as_int32, begun, _emit_bias(rewriter, begun, query, rows, like), (rows, total)
     )
 
 

@@ -40,7 +40,7 @@ def skip_normalization(node: ir.Node, rewriter: Rewriter) -> bool:
         [*node.inputs, norm.inputs[1]],
         {"epsilon": norm.attributes.get_float("epsilon", 1e-5)},
         like=node,
-        dtypes=[total.dtype] * 4,
+        dtypes=[total.dtype, ir.DataType.FLOAT, ir.DataType.FLOAT, total.dtype],
         domain=MICROSOFT,
     )
     rewriter.replace(norm.outputs[0], made[0])

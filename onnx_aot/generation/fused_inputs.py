@@ -264,10 +264,10 @@ def _match_part(value: ir.Value | None) -> tuple[ir.Value, int, int] | None:
             return None
         start = sum(size or 0 for size in widths[: node.outputs.index(value)])
         return source, start, start + width
-    given = [v for v in node.inputs[1:] if v is not None and v.const_value is not None]
-    if len(given) != len(node.inputs) - 1 or any(v.const_value.size != 1 for v in given):
+    numbers = [contents_of(v) for v in node.inputs[1:] if v is not None and v.is_initializer()]
+    if len(numbers) != len(node.inputs) - 1 or any(tensor.numel() != 1 for tensor in numbers):
         return None
-    start, stop, axis, step = [*(int(contents_of(v).item()) for v in given), 1][:4]
+    start, stop, axis, step = [*(int(tensor.item()) for tensor in numbers), 1][:4]
     if axis not in (-1, last) or step != 1:
         return None
     start, stop, _ = slice(start, stop).indices(whole)

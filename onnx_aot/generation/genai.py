@@ -17,8 +17,8 @@ __all__ = ["describe_for_genai", "export_for_genai"]
 OPSET = 23
 """Opset with operators for normalization and rotary embeddings, which genai's runtime loads."""
 
-FEWER_NODES = {"joined_products", "skip_normalization"}
-"""Rules that save nodes, whose overhead is most of the time of a small model's step."""
+JOINED = {"joined_products"}
+"""The rule that computes queries, keys and values at once: the operator for attention takes them."""
 
 
 def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
@@ -42,7 +42,7 @@ def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
     others = states_not_in_place(program)
     if not others:
         read_lengths_of_mask(program)
-        program.optimize(FEWER_NODES)
+        program.optimize(JOINED)
         keep_padding(program)
         rotate_inside(program, _context_length(model))
         take_joined(program)

@@ -77,7 +77,6 @@ from onnx_aot.ir_passes.fusions.masks import ADMITTED_ROWS, TRUE_MASK, WHOLE_IND
 from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
 from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
 from onnx_aot.ir_passes.fusions.shared_cache import SHARED_CACHE
-from onnx_aot.ir_passes.fusions.skip_normalization import SKIP_NORMALIZATION
 from onnx_aot.ir_passes.rewriter import Rule
 
 __all__ = ["CONTRIB_RULES", "RULES", "RULES_ON_REQUEST"]
@@ -139,10 +138,5 @@ CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above
     MULTI_HEAD_ATTENTION,
 )
 
-RULES_ON_REQUEST: tuple[Rule, ...] = (
-    SHARED_CACHE,
-    STORED_FACTORS,
-    JOINED_PRODUCTS,
-    SKIP_NORMALIZATION,
-)
-"""Rules for one kind of runtime, which run before all others, where ``optimize`` names them."""
+RULES_ON_REQUEST: tuple[Rule, ...] = (SHARED_CACHE, STORED_FACTORS, JOINED_PRODUCTS)
+"""Rules for one kind of runtime or tool, which run before all others if ``optimize`` names them."""

@@ -251,7 +251,8 @@ def _emit_lengths(rewriter: Rewriter, found: CacheMask, query: ir.Value, like: i
     count = rewriter.emit(
         "ReduceSum", [kept, axis], {"keepdims": 0}, like=like, shape=ir.Shape([batch])
     )
-    # in the first step, all of its tokens; in later ones there are no more new tokens than all
+    # The operator takes the first step as a whole, padding behind tokens too. In later steps the
+    # new tokens are counted already, so the larger number needs no test for the first step.
     long = rewriter.emit("Max", [count, rows], like=like, shape=ir.Shape([batch]))
     last = rewriter.emit("Sub", [long, one], like=like, shape=ir.Shape([batch]))
     narrow = {"to": ir.DataType.INT32.value}

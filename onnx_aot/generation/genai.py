@@ -18,7 +18,7 @@ OPSET = 23
 """Opset with operators for normalization and rotary embeddings, which genai's runtime loads."""
 
 JOINED = {"joined_products"}
-"""The rule that computes queries, keys and values at once: the operator for attention takes them."""
+"""The rule that computes queries, keys and values at once, in which form attention takes them."""
 
 
 def export_for_genai(model: Any, **options: Any) -> ONNXProgram:

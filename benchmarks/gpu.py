@@ -262,13 +262,13 @@ def _count_on_cpu(path: str, inputs: Any) -> int:
 
 def ratio(row: dict[str, Any], kind: str, batch: int, way: str = "peer") -> float | None:
     """Our latency over another's, or None if one was not measured."""
-    seconds = row[kind]["seconds"][str(batch)]
+    seconds = row.get(kind, {}).get("seconds", {}).get(str(batch), {})
     return seconds["ours"] / seconds[way] if {"ours", way} <= seconds.keys() else None
 
 
 def error_ratio(row: dict[str, Any], kind: str, batch: int, way: str) -> float | None:
     """Error of a file over that of eager PyTorch, or None if it did not run."""
-    errors = row[kind]["errors"][str(batch)]
+    errors = row.get(kind, {}).get("errors", {}).get(str(batch), {})
     return errors[way] / errors[EAGER] if way in errors else None
 
 
@@ -286,13 +286,14 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 if ratios:
                     key = f"{kind}, batch {batch}: onnx_aot / {label}"
                     summary[f"{key}, geometric mean of {len(ratios)} models"] = geomean(ratios)
+    exports = [row[kind] for row in rows for kind in TYPES if kind in row]
     for way in ("ours", "peer"):
-        failed = sum(way in row[kind]["failed"] for row in rows for kind in TYPES)
-        summary[f"{LABELS[way]}: files that fail, of {len(rows) * len(TYPES)}"] = failed
+        failed = sum(way in of["failed"] for of in exports)
+        summary[f"{LABELS[way]}: files that fail, of {len(exports)}"] = failed
         worse = [error_ratio(row, kind, batch, way) for row, kind, batch in _cells(rows)]
         key = f"{LABELS[way]}: error / that of eager PyTorch, largest"
         summary[key] = max((share for share in worse if share is not None), default=0.0)
-    shares = [row[kind]["taken"] / row[kind]["weights"] for row in rows for kind in TYPES]
+    shares = [of["taken"] / of["weights"] for of in exports]
     summary["memory of an export on the device / memory of the weights, largest"] = max(
         shares, default=0.0
     )
@@ -307,8 +308,10 @@ def render(rows: list[dict[str, Any]], summary: dict[str, Any]) -> str:
     for kind, batch in itertools.product(TYPES, BATCHES):
         body = []
         for row in rows:
-            of = row[kind]
-            ours = of["seconds"][str(batch)].get("ours")
+            of = row.get(kind)
+            if of is None or not (of["seconds"] or of["failed"]):
+                continue
+            ours = of["seconds"].get(str(batch), {}).get("ours")
             cells = [row["name"], number(None if ours is None else 1e3 * ours, 3)]
             cells += [number(ratio(row, kind, batch, way)) for way in ("peer", EAGER)]
             cells += [number(of["itself"].get(str(batch)))]

@@ -24,6 +24,7 @@ from benchmarks.subjects import case_of, catalogue
 from onnx_aot.generation import Decoder, export_decoder
 from onnx_aot.inspection.differences import compare_outputs
 from tests.generation import models
+from tests.torch_compat.without import absent, shows
 
 needs_cuda_build = pytest.mark.skipif(
     torch.version.cuda is None, reason="this torch is built without CUDA"
@@ -248,3 +249,36 @@ def test_decoders() -> None:
     expected = models.generated(model, **given)
     actual = Decoder(export_decoder(model)).generate(ids, mask, max_new_tokens=models.STEPS)
     assert actual.tolist() == expected.cpu().tolist()
+
+
+@needs_device
+@shows("kernel of aten.scaled_dot_product_attention.default")
+def test_attention_with_a_mask_is_refused_without_its_shape() -> None:
+    """A kernel of CUDA pads masks of float32, which torch cannot capture for dynamic sizes."""
+
+    def attend(q: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, q, q, mask)
+
+    q = torch.randn(2, 4, 6, 8, device="cuda", requires_grad=True)
+    args = (q, torch.randn(2, 1, 6, 6, device="cuda"))
+    shapes = ({0: "batch", 2: "length"}, {0: "batch", 2: "length", 3: "length"})
+    program = onnx_aot.export(attend, args, dynamic_shapes=shapes)
+    assert program.verify().ok
+    with (
+        absent("kernel of aten.scaled_dot_product_attention.default"),
+        pytest.raises(onnx_aot.OnnxExporterError),
+    ):
+        onnx_aot.export(attend, args, dynamic_shapes=shapes)
+
+
+@needs_device
+@needs_provider
+def test_empty_inputs_are_refused_on_the_device() -> None:
+    """ONNX Runtime may end the process there; on the CPU the same program takes them."""
+    model = made("convolutions").cuda()
+    program = onnx_aot.export(
+        model, (torch.randn(2, 3, 8, 6, device="cuda"),), dynamic_shapes=({0: "batch"},)
+    )
+    with pytest.raises(onnx_aot.errors.InferenceError, match="no elements"):
+        program(torch.randn(0, 3, 8, 6, device="cuda"))
+    assert program(torch.randn(0, 3, 8, 6))[0].shape[0] == 0

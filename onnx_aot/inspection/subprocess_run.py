@@ -43,14 +43,14 @@ except Exception:
 
 
 def run_in_subprocess(program: Any, inputs: Mapping[str, torch.Tensor]) -> str:
-    """Runs the model of an ``ONNXProgram`` in a subprocess, on inputs by name.
+    """Runs the model of an ``ONNXProgram`` on the CPU in a subprocess, on inputs by name.
 
     Returns:
         An empty string if the process ends normally, else a description of how it ended.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         model = os.path.join(folder, "model.onnx")
-        program.save(model)
+        program._save_for(torch.device("cpu"), model)
         described = []
         for index, (name, tensor) in enumerate(inputs.items()):
             file = os.path.join(folder, str(index))

@@ -188,14 +188,15 @@ def _at_size(
 ) -> SizeResult:
     """Runs the ONNX model at sizes that PyTorch accepts, and compares."""
     program = reference.program
+    args, kwargs = sample.args, sample.kwargs
     try:
         if 0 in sample.sizes.values() and runtime == ONNXRUNTIME:
-            crashed = run_in_subprocess(
-                program, program._bind_inputs(*_copy_inputs(sample.args, sample.kwargs))
-            )
+            # Kernels for CUDA may end the process.
+            args, kwargs = pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, (args, kwargs))
+            crashed = run_in_subprocess(program, program._bind_inputs(*_copy_inputs(args, kwargs)))
             if crashed:
                 return SizeResult(sample.sizes, is_example, runtime_refuses=crashed)
-        found = _run_program(reference, sample.args, sample.kwargs, expected, runtime)
+        found = _run_program(reference, args, kwargs, expected, runtime)
     except VerificationError:
         raise
     except Exception as error:
@@ -262,7 +263,7 @@ class _Reference:
     def _run(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Results:
         captured = self.program.exported_program
         args, kwargs = _copy_inputs(args, kwargs)
-        with self.isolated(), _tensors_kept(model, captured), torch.no_grad():
+        with self.isolated(), _tensors_kept(model, captured), _without_tf32(), torch.no_grad():
             returned = model(*args, **kwargs)
             written = _read_mutated_state(captured, model, args, kwargs)
             leaves = [
@@ -402,6 +403,19 @@ def _copy_inputs(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, A
         return leaf.clone() if isinstance(leaf, torch.Tensor) else copy.copy(leaf)
 
     return pytree.tree_map(duplicate, (tuple(args), dict(kwargs)))  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def _without_tf32() -> Iterator[None]:
+    """Computes float32 on a CUDA device without rounding it to 19 bits, as the model is run too."""
+    settings: list[Any] = [torch.backends.cudnn, torch.backends.cuda.matmul]
+    with contextlib.ExitStack() as stack:
+        for holder in settings if torch.cuda.is_available() else ():
+            with contextlib.suppress(RuntimeError):  # it was set by torch's newer names
+                allowed = holder.allow_tf32
+                holder.allow_tf32 = False
+                stack.callback(setattr, holder, "allow_tf32", allowed)
+        yield
 
 
 @contextlib.contextmanager

@@ -168,6 +168,9 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "nn.fused_attention": (
         "aten._native_multi_head_attention",
+        "aten._scaled_dot_product_cudnn_attention",
+        "aten._scaled_dot_product_efficient_attention",
+        "aten._scaled_dot_product_flash_attention",
         "aten._scaled_dot_product_flash_attention_for_cpu",
         "aten._scaled_dot_product_flash_attention_for_cpu_backward",
         "aten._transformer_encoder_layer_fwd",

@@ -334,6 +334,10 @@ class ONNXProgram(Editable, Examinable, Viewable):
         save_model(model, path, external_data=True)
         self._session = make(path)
 
+    def _save_for(self, device: torch.device, path: str) -> None:
+        """Saves what a session on a device gets."""
+        save_model(self._fit_to_device(device), path)
+
     def _fit_to_device(self, device: torch.device) -> ir.Model:
         """The model; if it is for CUDA and this ONNX Runtime is not, a copy for the CPU."""
         from onnx_aot.program.session import providers_for

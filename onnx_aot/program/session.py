@@ -71,7 +71,9 @@ def providers_for(device: torch.device | None) -> list[Any]:
     name = None if device is None else PROVIDERS.get(device.type)
     if device is None or name not in onnxruntime.get_available_providers():
         return ["CPUExecutionProvider"]
-    settings = {} if device.index is None else {"device_id": device.index}
+    settings: dict[str, Any] = {"use_tf32": "0"}  # by default float32 is rounded to 19 bits
+    if device.index is not None:
+        settings["device_id"] = device.index
     return [(name, settings), "CPUExecutionProvider"]
 
 
@@ -152,12 +154,22 @@ def run_session(
 def _run_on_device(
     session: onnxruntime.InferenceSession, inputs: Mapping[str, torch.Tensor], device: torch.device
 ) -> tuple[torch.Tensor, ...]:
-    """Runs a session that reads its inputs where they are, and leaves its outputs on the device."""
+    """Runs a session that reads its inputs where they are, and leaves its outputs on the device.
+
+    Raises:
+        InferenceError: An input is empty.
+    """
+    empty = [name for name, tensor in inputs.items() if not tensor.numel()]
+    if empty:
+        raise InferenceError(
+            f"input {', '.join(empty)} has no elements; ONNX Runtime's provider for CUDA can end "
+            "the process then: give inputs on the CPU, or at least one element"
+        )
     binding = session.io_binding()
     place = (device.type, device.index or 0)
     given = {name: tensor.detach().contiguous() for name, tensor in inputs.items()}
     for name, tensor in given.items():
-        if tensor.device == device and tensor.numel():
+        if tensor.device == device:
             kind = int(dtypes.to_onnx(tensor.dtype))
             binding.bind_input(name, *place, kind, list(tensor.shape), tensor.data_ptr())
         else:

@@ -470,14 +470,18 @@ def _for_fake_tensors(
 ) -> Callable[..., Any]:
     """A kernel that gives only shapes.
 
-    Real tensors, as known values have, get torch's own, as does what is differentiated.
+    Real tensors, as known values have, get torch's own, as does what is differentiated, and what
+    the kernel answers with NotImplemented.
     """
 
     @functools.wraps(kernel)
     def run(*args: Any, **kwargs: Any) -> Any:
         is_followed = composite and is_differentiating()
-        chosen = original if is_followed or is_computing_real_tensors() else kernel
-        return chosen(*args, **kwargs)
+        if not is_followed and not is_computing_real_tensors():
+            result = kernel(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return original(*args, **kwargs)
 
     return run
 

@@ -23,12 +23,11 @@ def writes_undone(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
     """
     held = list(tensors)
     base = private("torch.utils._python_dispatch:TorchDispatchMode")
+    saved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    mode: Any = contextlib.nullcontext()
     if base is None:
-        saved = {}
         _save(held, saved)
-        mode: Any = contextlib.nullcontext()
     else:
-        saved = {}
         mode = _watching(base, held, saved)
     try:
         with mode:

@@ -63,9 +63,10 @@ def test_the_device_of_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device_of([cpu, cpu.to("meta")]) == torch.device("meta")
     has = ["CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: has)
-    first = ("CUDAExecutionProvider", {"device_id": 1})
+    exact = {"use_tf32": "0"}
+    first = ("CUDAExecutionProvider", exact | {"device_id": 1})
     assert providers_for(torch.device("cuda:1")) == [first, "CPUExecutionProvider"]
-    assert providers_for(torch.device("cuda"))[0] == ("CUDAExecutionProvider", {})
+    assert providers_for(torch.device("cuda"))[0] == ("CUDAExecutionProvider", exact)
     for device in (None, torch.device("cpu"), torch.device("mps")):
         assert providers_for(device) == ["CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: has[1:])

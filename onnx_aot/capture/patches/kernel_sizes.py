@@ -67,6 +67,23 @@ def _gru_or_rnn(
     return _recurrent_shapes(input, [hx], bidirectional)
 
 
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """A result laid out as by kernels of CUDA, which pad masks: that fails for dynamic sizes."""
+    if query.device.type != "cuda" or query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        return NotImplemented
+    batch, heads, length, _ = query.shape
+    return query.new_empty(batch, length, heads, value.shape[3]).transpose(1, 2)
+
+
 def _packed_lstm(
     data: Tensor,
     batch_sizes: Tensor,
@@ -362,6 +379,7 @@ KERNELS: dict[Any, Any] = {
     aten.rnn_tanh.input: _gru_or_rnn,
     aten.rnn_relu.data: _packed_gru_or_rnn,
     aten.rnn_relu.input: _gru_or_rnn,
+    aten.scaled_dot_product_attention.default: _attention,
 }
 
 _WITHOUT: dict[Any, str] = {
@@ -385,6 +403,7 @@ _WITHOUT: dict[Any, str] = {
     _gru_or_rnn: "GRU and RNN fix the length, over which torch unrolls them.",
     _packed_lstm: "LSTM refuses packed sequences.",
     _packed_gru_or_rnn: "GRU and RNN refuse packed sequences.",
+    _attention: "Attention with a mask of dynamic sizes is refused on a CUDA device.",
 }
 
 _INDIVISIBLE = (_geqrf, _histogram, _lstsq)  # torch does not expand these into other operators

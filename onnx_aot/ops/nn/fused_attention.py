@@ -1,4 +1,4 @@
-"""Attention that torch fuses on CPUs: flash attention, and the fast paths of its layers."""
+"""Attention that torch fuses: flash attention and others, and the fast paths of its layers."""
 
 from __future__ import annotations
 
@@ -44,6 +44,63 @@ def aten__scaled_dot_product_flash_attention_for_cpu(
     )
     scores = _score(op, query, key, is_causal, attn_mask, scale)[0]
     return [attended, op.reduce("ReduceLogSumExp", scores, [-1], keepdims=False)]
+
+
+@register(aten._scaled_dot_product_flash_attention.default)
+def aten__scaled_dot_product_flash_attention(
+    op: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    scale: float | None = None,
+) -> list[Value | None]:
+    """Attention of CUDA, and the logarithms of the sums, as on the CPU; nothing for gradients."""
+    results = aten__scaled_dot_product_flash_attention_for_cpu(
+        op, query, key, value, dropout_p, is_causal, None, scale
+    )
+    return results + [None] * 7
+
+
+@register(aten._scaled_dot_product_efficient_attention.default)
+def aten__scaled_dot_product_efficient_attention(
+    op: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_bias: Value | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> list[Value | None]:
+    """Attention of CUDA, without what only its gradients read."""
+    attended = aten_scaled_dot_product_attention(
+        op, query, key, value, attn_bias, dropout_p, is_causal, scale
+    )
+    return [attended, None, None, None]
+
+
+@register(aten._scaled_dot_product_cudnn_attention.default)
+def aten__scaled_dot_product_cudnn_attention(
+    op: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_bias: Value | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    scale: float | None = None,
+) -> list[Value | None]:
+    """Attention of CUDA, without what only its gradients read."""
+    attended = aten_scaled_dot_product_attention(
+        op, query, key, value, attn_bias, dropout_p, is_causal, scale
+    )
+    return [attended] + [None] * 8
 
 
 def _score(

@@ -68,7 +68,7 @@ def _keep_sizes(original: Callable[..., Any], settings: Settings) -> Callable[..
 
     def convert(a: Any, dtype: Any) -> Any:
         if isinstance(a, SYMBOLIC) and isinstance(dtype, torch.dtype) and dtype.is_complex:
-            return torch.sym_float(a)
+            return torch.sym_float(a)  # type: ignore[no-untyped-call]
         return original(a, dtype)
 
     return convert

@@ -10,7 +10,7 @@ import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.metadata.provenance import location
-from onnx_aot.torch_compat import aten, example_size, storage_key
+from onnx_aot.torch_compat import aten, sizes_nearby, storage_key
 
 __all__ = ["check_copies"]
 
@@ -21,11 +21,12 @@ _MAY_COPY = (*_RESHAPES, aten.contiguous.default)
 def check_copies(
     graph: torch.fx.Graph, writes: Mapping[torch.fx.Node, Sequence[torch.fx.Node]]
 ) -> None:
-    """Raises an error if a recorded copy shares memory for the example, and it matters.
+    """Raises an error if a recorded copy shares memory for some sizes, and it matters.
 
     With dynamic sizes, the capture takes a reshape for a copy if it cannot tell that it is a view
-    for all sizes. Such is ``x.t().reshape(n, -1)`` of a square matrix. It matters if the memory of
-    one is written to, and that of the other is read afterwards.
+    for all sizes. Such is ``x.t().reshape(n, -1)`` of a square matrix, or
+    ``x[:, -2:].contiguous()`` of two columns. It matters if the memory of one is written to, and
+    that of the other is read afterwards.
 
     Args:
         graph: The captured graph.
@@ -41,7 +42,7 @@ def check_copies(
         if None in keys or keys[0] == keys[1] or written.isdisjoint(keys):
             continue
         source, result = node.args[0].meta["val"], node.meta["val"]
-        if not _shares_memory_for_example(source, result, node.target in _RESHAPES):
+        if not _may_share_memory(source, result, node.target in _RESHAPES):
             continue
         order = order or {each: position for position, each in enumerate(graph.nodes)}
         if any(
@@ -75,12 +76,19 @@ def _is_read_after(order: Mapping[torch.fx.Node, int], key: int | None, position
     )
 
 
-def _shares_memory_for_example(source: torch.Tensor, result: torch.Tensor, reshapes: bool) -> bool:
-    sizes = [example_size(n) for n in (*source.shape, *source.stride(), *result.shape)]
-    known = [n for n in sizes if n is not None]
-    if len(known) < len(sizes):
-        return False
+def _may_share_memory(source: torch.Tensor, result: torch.Tensor, reshapes: bool) -> bool:
+    """True if a copy shares memory for the example, or for one near the smallest that is allowed.
+
+    Sizes below 2 do not count: a tensor with such an axis lies in memory in any order.
+    """
+    sizes = [*source.shape, *source.stride(), *result.shape]
     rank = source.dim()
-    like = torch.empty_strided(known[:rank], known[rank : 2 * rank], device="meta")
-    made = like.reshape(known[2 * rank :]) if reshapes else like.contiguous()
-    return storage_key(made) == storage_key(like)
+    for numbers in sizes_nearby(sizes, _NEARBY):
+        like = torch.empty_strided(numbers[:rank], numbers[rank : 2 * rank], device="meta")
+        made = like.reshape(numbers[2 * rank :]) if reshapes else like.contiguous()
+        if storage_key(made) == storage_key(like):
+            return True
+    return False
+
+
+_NEARBY = range(2, 9)

@@ -70,6 +70,8 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
     "complex.window_functions": (
         "aten.bartlett_window",
         "aten.blackman_window",
+        "aten.fft_fftfreq",
+        "aten.fft_rfftfreq",
         "aten.hamming_window",
         "aten.hann_window",
         "aten.kaiser_window",

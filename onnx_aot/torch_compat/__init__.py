@@ -7,6 +7,7 @@ where they are needed.
 
 from __future__ import annotations
 
+from onnx_aot.torch_compat.batching import BATCHING
 from onnx_aot.torch_compat.behaviour import (
     asserts_floats_of_data,
     int64_ranges_truncate_their_bounds,
@@ -97,6 +98,7 @@ from onnx_aot.torch_compat.patching import (
 )
 from onnx_aot.torch_compat.places import ABSENT, Attribute, Entries, Entry, Hook, Place
 from onnx_aot.torch_compat.programs import (
+    WHILE_RETRACED,
     access_of_subclasses,
     copy_node,
     copy_program,
@@ -154,6 +156,7 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     record_expression,
     root_symbol,
     size_function,
+    sizes_nearby,
     storage_key,
     symbolic_expression,
     symbolic_truth,
@@ -247,6 +250,7 @@ __all__ = [
     "AUTOCAST_BEGINS",
     "AUTOCAST_ENABLED",
     "AUTOCAST_ENDS",
+    "BATCHING",
     "BRANCHES",
     "CAPTURE",
     "CONTENT_SIZE",
@@ -287,6 +291,7 @@ __all__ = [
     "WARNINGS_WHILE_TRACING",
     "WHILE_LOOP",
     "WHILE_RECORDED",
+    "WHILE_RETRACED",
     "WRAPPERS",
     "ZERO_IGNORED",
     "Attribute",
@@ -430,6 +435,7 @@ __all__ = [
     "shorten_size",
     "size_conditions",
     "size_function",
+    "sizes_nearby",
     "specialized_size",
     "storage_key",
     "suggested_fixes",

@@ -47,6 +47,7 @@ _PROGRAM = "torch.export:ExportedProgram"
 
 _NO_COPIES = "Layers that repeat are all traced; the export of 64 equal layers takes twice as long."
 _MODES_ARE_CALLED = "Captures of models with many weights take a tenth longer."
+_BATCH_IS_FIXED = "Some operators under torch.vmap fix the dimension that it maps."
 _NO_FUNCTION = "Custom operators need a translation if their kernel for CPUs is not in Python."
 
 PRIVATE: dict[str, str] = {
@@ -105,6 +106,8 @@ PRIVATE: dict[str, str] = {
         "Writes to a buffer inside of torch.vmap are not seen if the row of vmap_impl is off, so a "
         "model that reads its value before takes it for a constant."
     ),
+    "torch._functorch.pyfunctorch:retrieve_current_functorch_interpreter": _BATCH_IS_FIXED,
+    "torch._functorch.autograd_function:custom_function_call_vmap_helper": _BATCH_IS_FIXED,
     "torch._subclasses.fake_tensor:unset_fake_temporarily": (
         "Models that read numbers from buffers, constants and sizes in tensors are refused."
     ),

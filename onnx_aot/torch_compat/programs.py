@@ -12,10 +12,13 @@ import torch.fx
 from torch.export.graph_signature import InputKind
 
 from onnx_aot.errors import CaptureError
+from onnx_aot.torch_compat.batching import RULES
 from onnx_aot.torch_compat.lookup import private, private_attribute
-from onnx_aot.torch_compat.overloads import exported
+from onnx_aot.torch_compat.overloads import aten, exported
+from onnx_aot.torch_compat.patching import Patch, Settings, applied
 
 __all__ = [
+    "WHILE_RETRACED",
     "access_of_subclasses",
     "copy_node",
     "copy_program",
@@ -93,6 +96,28 @@ def copy_node(
     return copied
 
 
+def _leave_checks_unordered(original: Any, settings: Settings) -> Any:
+    """Lets checks of decompositions have no effect, for which torch adds inputs and outputs."""
+
+    def get_effect(op: Any) -> Any:
+        return None if op == aten._linalg_check_errors.default else original(op)
+
+    return get_effect
+
+
+WHILE_RETRACED: tuple[Patch, ...] = (
+    RULES,
+    Patch(
+        "torch._higher_order_ops.effects:_get_effect",
+        _leave_checks_unordered,
+        "Inverses and solutions of equations are refused where torch retraces the program, as "
+        "under torch.vmap.",
+        parameters="op",
+    ),
+)
+"""Rows for ``functionalized_by_torch``."""
+
+
 def functionalized_by_torch(
     program: torch.export.ExportedProgram,
 ) -> torch.export.ExportedProgram:
@@ -104,7 +129,9 @@ def functionalized_by_torch(
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         copied = copy_program(program)
         _drop_views_of_batches(copied)
-        functional: torch.export.ExportedProgram = copied.run_decompositions({})
+        _drop_checks_of_types(copied)
+        with applied(WHILE_RETRACED, Settings(dynamic=True)):
+            functional: torch.export.ExportedProgram = copied.run_decompositions({})
     return functional
 
 
@@ -132,6 +159,13 @@ def _drop_views_of_batches(program: torch.export.ExportedProgram) -> None:
     if len(kept) < len(given):
         _replace(program, program.constants, constants)
         set_graph_signature(program, type(signature)(kept, signature.output_specs))
+
+
+def _drop_checks_of_types(program: torch.export.ExportedProgram) -> None:
+    """Removes checks of dtypes, which torch cannot run on values of ``torch.vmap``."""
+    for node in list(program.graph.nodes):
+        if node.target is aten._assert_tensor_metadata.default:
+            program.graph.erase_node(node)
 
 
 def size_conditions(program: torch.export.ExportedProgram) -> list[str]:

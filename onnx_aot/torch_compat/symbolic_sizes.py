@@ -7,7 +7,7 @@ import math
 import operator
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -40,6 +40,7 @@ __all__ = [
     "record_expression",
     "root_symbol",
     "size_function",
+    "sizes_nearby",
     "storage_key",
     "symbolic_expression",
     "symbolic_truth",
@@ -85,6 +86,41 @@ def example_size(size: Any) -> int | None:
         number: Any = symbolic_expression(size).xreplace(values) if values else None
         hint = int(number) if getattr(number, "is_Integer", False) else None
     return hint if isinstance(hint, int) else None
+
+
+def sizes_nearby(sizes: Sequence[Any], numbers: Iterable[int]) -> Iterator[list[int]]:
+    """Yields sizes as numbers: those of the example, and those with other values of one symbol.
+
+    Args:
+        sizes: The sizes; nothing is yielded if one of them has no value in the example.
+        numbers: The values; those outside of a symbol's range are left out.
+    """
+    example = [example_size(size) for size in sizes]
+    if None in example:
+        return
+    yield [number for number in example if number is not None]
+    values, ranges = {}, {}
+    for size in sizes:
+        if isinstance(size, torch.SymInt):
+            env, expression = size.node.shape_env, symbolic_expression(size)
+            limits = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_range", {})
+            hints = decision_symbols(env, expression)
+            for symbol in expression.free_symbols & limits.keys():
+                values[symbol], ranges[symbol] = hints[str(symbol)][1], limits[symbol]
+    for symbol, limit in ranges.items():
+        for number in numbers:
+            if limit.lower <= number <= limit.upper:
+                made = [_number_at(size, {**values, symbol: number}) for size in sizes]
+                known = [one for one in made if one is not None and one >= 0]
+                if len(known) == len(made):
+                    yield known
+
+
+def _number_at(size: Any, values: Mapping[Any, int | None]) -> int | None:
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    number = symbolic_expression(size).xreplace(values)
+    return int(number) if getattr(number, "is_Integer", type(number) is int) else None
 
 
 EXAMPLES: weakref.WeakKeyDictionary[Any, dict[Any, int]] = weakref.WeakKeyDictionary()

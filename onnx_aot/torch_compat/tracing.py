@@ -348,14 +348,32 @@ def _refuse_guards(original: Callable[..., Any], settings: Settings) -> Callable
     return guard
 
 
-FIXED_SIZES: tuple[Patch, ...] = tuple(
+def _take_symbolic_roots(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    def apply_norm(x: Any, norm: Any, signal_numel: Any, forward: bool) -> Any:
+        if norm == "ortho" and isinstance(signal_numel, torch.SymInt):
+            root: Any = torch.sym_sqrt(torch.sym_float(signal_numel))  # type: ignore[no-untyped-call]
+            return x * (1 / root)
+        return original(x, norm, signal_numel, forward)
+
+    return apply_norm
+
+
+FIXED_SIZES: tuple[Patch, ...] = (
+    *(
+        Patch(
+            f"torch.fx.experimental.sym_node:SymNode.{name}",
+            _refuse_guards,
+            "A decomposition that computes with an example's size fixes the dimension, unnoticed.",
+            parameters="self, file, line",
+        )
+        for name in ("guard_int", "guard_float")
+    ),
     Patch(
-        f"torch.fx.experimental.sym_node:SymNode.{name}",
-        _refuse_guards,
-        "A decomposition that computes with an example's size fixes the dimension, unnoticed.",
-        parameters="self, file, line",
-    )
-    for name in ("guard_int", "guard_float")
+        "torch._refs.fft:_apply_norm",
+        _take_symbolic_roots,
+        'Fourier transforms of several dynamic sizes with norm="ortho" are refused.',
+        parameters="x, norm, signal_numel, forward",
+    ),
 )
 
 

@@ -97,3 +97,38 @@ def test_an_input_that_flatten_copies_at_other_sizes_too() -> None:
         x = torch.rand(sizes).t()
         for one, other in zip(program(x.clone()), doubled(x), strict=True):
             assert_close(one, other)
+
+
+def ends(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    z = y[:, -2:].contiguous()
+    y.add_(5)
+    return y, z
+
+
+def flat_ends(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x * 2
+    z = y[:, -2:].reshape(-1, 3)
+    y.add_(5)
+    return y, z
+
+
+@pytest.mark.parametrize("function", [ends, flat_ends])
+@pytest.mark.parametrize("dim", ["n", torch.export.Dim("n", min=1), torch.export.Dim.AUTO])
+def test_a_slice_that_is_everything_at_small_sizes(
+    function: Callable[[Tensor], tuple[Tensor, Tensor]], dim: object
+) -> None:
+    with pytest.raises(FunctionalizationError, match="may or may not copy"):
+        onnx_aot.export(function, (torch.rand(2, 6, 3),), dynamic_shapes=({1: dim},))
+
+
+@pytest.mark.parametrize("function", [ends, flat_ends])
+def test_a_slice_that_is_a_part_at_all_sizes(
+    function: Callable[[Tensor], tuple[Tensor, Tensor]],
+) -> None:
+    dim = torch.export.Dim("n", min=3)
+    program = onnx_aot.export(function, (torch.rand(2, 6, 3),), dynamic_shapes=({1: dim},))
+    for size in (6, 3, 9):
+        x = torch.rand(2, size, 3)
+        for actual, expected in zip(program(x), function(x), strict=True):
+            assert_close(actual, expected)

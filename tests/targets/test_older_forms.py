@@ -284,3 +284,16 @@ def test_casts_for_the_runtime_need_their_types_too() -> None:
         onnx_aot.export(lambda x: x.count_nonzero(-2), (x,), opset_version=11)
     program = onnx_aot.export(lambda x: x.count_nonzero(-2), (x,), opset_version=13)
     assert program(x)[0].tolist() == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+def test_one_size_of_several_that_are_computed_is_zero(opset: int) -> None:
+    def split(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.reshape(y.shape[0], x.shape[1] // 2, -1, 2)
+
+    dims = ({0: "n", 1: "m"}, {0: "k"})
+    example = torch.randn(6, 4), torch.randn(3)
+    program = onnx_aot.export(split, example, dynamic_shapes=dims, opset_version=opset)
+    for sizes in ((6, 4, 3), (0, 4, 3), (5, 2, 5)):
+        x, y = torch.randn(sizes[:2]), torch.randn(sizes[2])
+        assert_close(program(x, y)[0], split(x, y))

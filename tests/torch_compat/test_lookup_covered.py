@@ -6,8 +6,10 @@ from onnx_aot.capture.patches import ALL_PATCHES, capabilities
 from onnx_aot.torch_compat import PRIVATE, hidden
 from tests.capture.patches import test_derivatives, test_memories, test_recorded_gradients
 from tests.inspection import test_rounding
+from tests.ops.complex import test_fft
 from tests.torch_compat import (
     test_autocast_marks,
+    test_batching,
     test_interrupts,
     test_lookup_missing,
     test_lookup_missing_linalg,
@@ -36,7 +38,14 @@ def test_every_row_is_shown() -> None:
         test_lookup_missing_sizes,
     )
     rules = (test_rounded_sizes, test_size_order, test_slice_bounds)
-    others = (test_autocast_marks, test_interrupts, test_modules, test_spared_work)
+    others = (
+        test_autocast_marks,
+        test_batching,
+        test_fft,
+        test_interrupts,
+        test_modules,
+        test_spared_work,
+    )
     models = (test_derivatives, test_memories, test_recorded_gradients)
     for module in (*models, *others, *missing, test_rounding, *rules):
         assert module.shows is shows  # the modules register what they show

@@ -93,7 +93,6 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         UnsupportedOperatorError,
         "affine_grid_generator",
     ),
-    "torch._functorch.vmap:_remove_batch_dim": ("ensemble", CaptureError, "capture does not see"),
     "torch.nn:Module.to": ("moves", CaptureError, "Couldn.t swap Linear.weight"),
     "torch:Tensor.data": ("data", CaptureError, "capture does not see"),
     **{

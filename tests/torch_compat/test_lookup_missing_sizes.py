@@ -56,6 +56,11 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], type[Exception], str]] = {
         DynamicShapeError,
         r"fixed at 4\s.*math\.log10",
     ),
+    "torch._prims_common.wrappers:_maybe_convert_to_dtype": (
+        lambda x: torch.complex(x, x + 1).mean(0).abs(),
+        DynamicShapeError,
+        r"fixed at 4\s.*mean",
+    ),
     "torch._subclasses.fake_impls:_unique": (
         lambda x: x.unique_consecutive(dim=-1).sum(1),
         TranslationError,

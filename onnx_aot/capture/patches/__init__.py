@@ -34,6 +34,7 @@ from onnx_aot.capture.patches.tensor_subclasses import TENSOR_SUBCLASSES
 from onnx_aot.capture.sizes.shape_rules import SHAPE_RULES
 from onnx_aot.capture.tracing_state import TRACING
 from onnx_aot.torch_compat import (
+    BATCHING,
     BRANCHES,
     CAPTURE,
     DECISIONS,
@@ -57,6 +58,7 @@ from onnx_aot.torch_compat import (
     VALIDATIONS,
     WARNINGS_WHILE_TRACING,
     WHILE_RECORDED,
+    WHILE_RETRACED,
     ZERO_IGNORED,
     Capabilities,
     Patch,
@@ -94,6 +96,7 @@ PATCHES: tuple[Patch, ...] = (
     *shape_rule_patches(SHAPE_RULES),
     # operators and functions
     *KERNEL_PATCHES,
+    *BATCHING,
     OPERATOR_LIST,
     *FUNCTIONS,
     *SIZE_FUNCTIONS,
@@ -119,7 +122,9 @@ PATCHES: tuple[Patch, ...] = (
 )
 """Rows in order of application; those that a capture does not need are skipped."""
 
-ALL_PATCHES: tuple[Patch, ...] = (*PATCHES, *WHILE_TRACED, *WHILE_RECORDED, *FIXED_SIZES)
+ALL_PATCHES: tuple[Patch, ...] = tuple(
+    dict.fromkeys((*PATCHES, *WHILE_TRACED, *WHILE_RECORDED, *WHILE_RETRACED, *FIXED_SIZES))
+)
 """Includes rows that are applied only briefly, while one function is traced."""
 
 

@@ -63,6 +63,17 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() == 0 and value.dtype == torch.int64
 
 
+def _keep_sizes(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Keeps a size symbolic by which a complex tensor is divided, as its mean is."""
+
+    def convert(a: Any, dtype: Any) -> Any:
+        if isinstance(a, SYMBOLIC) and isinstance(dtype, torch.dtype) and dtype.is_complex:
+            return torch.sym_float(a)  # type: ignore[no-untyped-call]
+        return original(a, dtype)
+
+    return convert
+
+
 def _find_unique(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Counts the dimension from the front; torch slices the sizes wrongly with dim=-1."""
 
@@ -258,6 +269,13 @@ FUNCTIONS: tuple[Patch, ...] = (
         "dynamic size are refused.",
         parameters="args, real_callable, tensor_callable, kwargs",
         imports=False,
+    ),
+    Patch(
+        "torch._prims_common.wrappers:_maybe_convert_to_dtype",
+        _keep_sizes,
+        "The mean of complex numbers fixes the sizes of what it is of.",
+        when=lambda settings: settings.dynamic,
+        parameters="a, dtype",
     ),
     Patch(
         "torch._subclasses.fake_impls:_unique",

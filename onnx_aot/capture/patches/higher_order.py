@@ -100,19 +100,6 @@ def _is_contiguous(tensor: torch.Tensor) -> bool:
     return str(tensor.stride()) == str(tensor.new_empty(tensor.shape).stride())
 
 
-def _move_outside(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    """Moves the axis of ``out_dims`` after a result has left ``torch.vmap``.
-
-    Torch moves it while it records that the result leaves, and takes what is moved for a constant.
-    """
-
-    def remove_batch_dim(x: torch.Tensor, level: int, batch_size: int, out_dim: int) -> Any:
-        result = original(x, level, batch_size, 0)
-        return result.movedim(0, out_dim) if out_dim else result
-
-    return remove_batch_dim
-
-
 def _with_context(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Gives each checkpoint a context: torch reads one from all, but only some have one."""
 
@@ -145,12 +132,6 @@ HIGHER_ORDER: tuple[Patch, ...] = (
         "Dimensions of size 1 in the example are fixed at a branch; sizes of 0 are left out.",
         parameters="a, b, mode",
         imports=False,
-    ),
-    Patch(
-        "torch._functorch.vmap:_remove_batch_dim",
-        _move_outside,
-        "Models that use torch.vmap with other out_dims than 0 are refused.",
-        parameters="self, level, batch_size, out_dim",
     ),
     Patch(
         "torch._higher_order_ops.wrap:reenter_make_fx",

@@ -87,6 +87,7 @@ class Decision:
             ``max`` do, and does not only validate.
         validates: True if it only decides whether code raises an error or writes a message.
         about_slice: True if it is about the size of a slice whose bounds sizes do not decide.
+        by_kernel: True if code in C++ asked, as that of operators does.
     """
 
     kind: str
@@ -101,6 +102,7 @@ class Decision:
     is_number: bool = False
     chooses: bool = False
     about_slice: bool = False
+    by_kernel: bool = False
 
     def holds(self, values: Mapping[str, int]) -> bool | None:
         """True if it holds for these values, with the example's values for all other symbols.
@@ -183,6 +185,7 @@ class DecisionLog(list[Decision]):
             chooses=chooses and not validates,
             about_slice=kind == "undecided"
             and any(torch_compat.is_size_of_slice(env, symbol) for symbol in symbols),
+            by_kernel=torch_compat.is_asked_by_cpp(asking),
         )
         self.append(decision)
         pieces = find_count_condition(asking, frame, expression) if kind == "guard" else None

@@ -511,13 +511,17 @@ def _holds_in_range(
     """True if a condition on ``n`` holds in the range of a ``Dim``, as far as samples tell.
 
     Sizes 0 and 1 are tested only if the user's code asks about them, since torch's operators do
-    so as well. The same holds for sizes computed from ``n``, as in ``n // 2 != 1``.
+    so as well. The same holds for sizes computed from ``n``, as in ``n // 2 != 1``, and for two
+    sizes that an operator finds unequal: ``x[:, -2:].contiguous()`` copies nothing if they are
+    equal, and the result is the same.
     """
     symbol = find_symbol(dim, requested, decisions)
-    asked = symbol is not None and any(
-        decision.direct and says_the_same(decision, symbol, condition) for decision in decisions
-    )
+    same = [d for d in decisions if symbol is not None and says_the_same(d, symbol, condition)]
+    asked = any(decision.direct for decision in same)
     if not asked and _OF_SMALL_SIZES.fullmatch(condition):
+        return True
+    by_kernels = same and all(decision.by_kernel for decision in same)
+    if by_kernels and _OF_TWO_SIZES.fullmatch(condition):
         return True
     smallest, largest = dim.limits
     first = smallest if asked else max(smallest, 2)
@@ -528,6 +532,9 @@ def _holds_in_range(
 
 _OF_SMALL_SIZES = re.compile(r"((?! and | or |%).)+ != [01]")
 """Matches a condition that excludes a size of 0 or 1; remainders are no sizes."""
+
+_OF_TWO_SIZES = re.compile(r"(?!.*( and | or |%))[^=!<>]*\bn\b[^=!<>]* != [^=!<>]*\bn\b[^=!<>]*")
+"""Matches a condition by which two sizes that are computed from ``n`` differ."""
 
 
 def _find_even_end(sizes: Sequence[int]) -> int:

@@ -1,4 +1,4 @@
-"""Windows for signal processing, which are constants: the capture fixes their lengths."""
+"""Windows and frequencies of signals, which are constants: the capture fixes their lengths."""
 
 from __future__ import annotations
 
@@ -81,3 +81,13 @@ def aten_kaiser_window_beta(
     op: Builder, window_length: int, periodic: bool, beta: float, dtype: Any = None
 ) -> ir.Value:
     return _compute_window(op, torch.kaiser_window, window_length, periodic, beta)
+
+
+@register(aten.fft_fftfreq.default)
+def aten_fft_fftfreq(op: Builder, n: int, d: float = 1.0, dtype: Any = None) -> ir.Value:
+    return _compute_window(op, torch.fft.fftfreq, n, d)
+
+
+@register(aten.fft_rfftfreq.default)
+def aten_fft_rfftfreq(op: Builder, n: int, d: float = 1.0, dtype: Any = None) -> ir.Value:
+    return _compute_window(op, torch.fft.rfftfreq, n, d)

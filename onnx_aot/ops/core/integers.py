@@ -94,12 +94,18 @@ def aten_gcd(op: Builder, self: Value, other: Value) -> Value:
 
 @register(aten.lcm.default)
 def aten_lcm(op: Builder, self: Value, other: Value) -> Value:
-    """``|a / gcd * b|``; 0 where both are 0."""
+    """``|a / gcd * b|``; 0 where both are 0.
+
+    Torch computes it of smaller types in int32, so that what they cannot hold may be negative.
+    """
     left, right = (op.Abs(op.cast(value, INT64)) for value in (self, other))
     divisor = _compute_gcd(op, left, right)
     divisor = op.Where(op.Equal(divisor, 0), op.constant(1, INT64), divisor)
     multiple = op.cast(op.Mul(op.Div(left, divisor), right), op.result_dtype)
-    return op.Abs(multiple)
+    return multiple if op.result_dtype in _SMALL else op.Abs(multiple)
+
+
+_SMALL = (ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8)
 
 
 def integer_power(op: Builder, base: Any, exponent: Any) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -211,11 +212,41 @@ def aten_einsum(op: Builder, equation: str, tensors: list[Value], path: Any = No
         else tensor
         for tensor, operand, rank in zip(tensors, operands, spread, strict=True)
     ]
-    result = op.Einsum(*inputs, equation=equation)
+    inputs, terms = _put_in_order(op, inputs, operands)
+    result = op.Einsum(*inputs, equation=",".join(terms) + equation[equation.index("->") :])
     if not summed or not max(spread):
         return result
     result = annotate_shape(result, [None] * (max(spread) + len(output)))
     return op.reduce("ReduceSum", result, list(range(max(spread))), keepdims=False)
+
+
+def _put_in_order(
+    op: Builder, tensors: list[Value], operands: list[str]
+) -> tuple[list[Value], list[str]]:
+    """Orders the axes of operands that may be empty as the letters first occur.
+
+    ONNX Runtime does so by itself, and crashes at an empty tensor.
+    """
+    order: dict[str, int] = {}
+    ordered, terms = [], []
+    for tensor, operand in zip(tensors, operands, strict=True):
+        letters = re.findall(r"\.\.\.|\w", operand)
+        for letter in letters:
+            order.setdefault(letter, len(order))
+        wanted = sorted(set(letters), key=order.__getitem__)
+        if wanted != letters and len(wanted) == len(letters) and _may_be_empty(tensor):
+            spread = op.rank(tensor) - len(letters) + 1  # of an ellipsis
+            places: dict[str, list[int]] = {}
+            for letter in letters:
+                start = sum(map(len, places.values()))
+                places[letter] = list(range(start, start + (spread if letter == "..." else 1)))
+            perm = [axis for letter in wanted for axis in places[letter]]
+            ordered.append(op.Transpose(tensor, perm=perm))
+            terms.append("".join(wanted))
+        else:
+            ordered.append(tensor)
+            terms.append(operand)
+    return ordered, terms
 
 
 def _spell_out_equation(equation: str) -> str:

@@ -65,18 +65,24 @@ def _shape(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
 def _reshape(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     """Leaves ``allowzero`` out; a result that is known to be empty -> an empty ConstantOfShape.
 
-    Sizes that are computed and turn out to be 0 are copied from the input, at the same axis.
+    If one of several sizes that are computed turns out to be 0, it is what the others leave, -1.
+    If more do, they are copied from the input, at the same axes.
     """
     if not node.attributes.get_int("allowzero", 0):
         return None
     del node.attributes["allowzero"]
-    sizes = read_integers(node.inputs[1]) or ()
+    sizes = read_integers(node.inputs[1])
     value, shape = node.inputs[0], node.outputs[0].shape
-    is_empty = 0 in sizes or (shape is not None and 0 in shape.dims)
-    if not is_empty or value is None or value.dtype is None:
+    is_empty = 0 in (sizes or ()) or (shape is not None and 0 in shape.dims)
+    if is_empty and value is not None and value.dtype is not None:
+        zero = torch.zeros(1, dtype=dtypes.to_torch(value.dtype))
+        return [e.op("ConstantOfShape", [node.inputs[1]], {"value": zero}, dtype=value.dtype)]
+    if sizes is not None or (shape is not None and all(isinstance(n, int) for n in shape.dims)):
         return None
-    zero = torch.zeros(1, dtype=dtypes.to_torch(value.dtype))
-    return [e.op("ConstantOfShape", [node.inputs[1]], {"value": zero}, dtype=value.dtype)]
+    none = e.Equal(node.inputs[1], e.constant(0, ir.DataType.INT64))
+    count = e.op("ReduceSum", [e.Cast(none, to=ir.DataType.INT64)], {"keepdims": 1})
+    left = e.Cast(e.Equal(count, e.constant(1, ir.DataType.INT64)), to=ir.DataType.INT64)
+    return [e.Reshape(value, e.Where(none, e.Neg(left), node.inputs[1]))]
 
 
 def _resize(e: Emitter, node: ir.Node) -> None:

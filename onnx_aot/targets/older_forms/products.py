@@ -90,7 +90,7 @@ def _multiply(
     if any(letter.isupper() for letter in batch):  # axes of an ellipsis are broadcast
         front = e.Max(front, sizes_second[0])
     shape = e.Concat(front, sizes_first[1], sizes_second[2], axis=0)
-    return batch + rows + columns, e.Reshape(e.MatMul(first, second), shape)
+    return batch + rows + columns, e.Reshape(e.MatMul(first, second), shape, allowzero=1)
 
 
 def _in_groups(
@@ -108,7 +108,7 @@ def _in_groups(
         parts.append(e.Slice(sizes, [start], [end], [0]))
         start = end
     merged = [e.ReduceProd(e.Concat(e.ints([1]), part, axis=0), keepdims=1) for part in parts[1:]]
-    return parts, e.Reshape(ordered, e.Concat(parts[0], *merged, axis=0))
+    return parts, e.Reshape(ordered, e.Concat(parts[0], *merged, axis=0), allowzero=1)
 
 
 def _order(e: Emitter, letters: str, value: ir.Value | None, wanted: str) -> ir.Value:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import onnx_aot
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 
@@ -152,3 +153,22 @@ def test_a_number_of_data_or_a_size_whichever_is_smaller() -> None:
     for given in (x, -x, x.repeat(2), -x.repeat(3)):
         for mine, expected in zip(program(given), forward(given), strict=True):
             torch.testing.assert_close(mine, torch.as_tensor(expected))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z: z.mean(),
+        lambda z: z.mean(1),
+        lambda z: z - z.mean((0, 1), keepdim=True),
+        lambda z: z.mean(1) * z.shape[0] / z.shape[1],
+    ],
+)
+def test_means_of_complex_numbers(function: Callable[[Tensor], Tensor]) -> None:
+    def forward(x: Tensor) -> Tensor:
+        return torch.view_as_real(function(torch.view_as_complex(x)))
+
+    program = onnx_aot.export(forward, (torch.randn(2, 6, 2),), dynamic_shapes=({0: "b", 1: "n"},))
+    for sizes in ((2, 6), (1, 1), (3, 9)):
+        x = torch.randn(*sizes, 2)
+        assert_close(program(x)[0], forward(x))

@@ -16,6 +16,7 @@ from torch.export import Dim
 import onnx_aot
 from onnx_aot.errors import DynamicShapeError, InferenceError, OnnxExporterWarning
 from tests.capture.sizes.declared_shapes import shapes
+from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 X = torch.arange(12.0).reshape(4, 3)
@@ -553,3 +554,31 @@ def test_questions_of_operators_about_one_do_not_limit_a_dim(
     for rows in (1, 2, 3, 7):
         x = torch.randn(rows, 3)
         torch.testing.assert_close(program(x)[0], function(x))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[:, -2:].contiguous() * 2,
+        lambda x: x[:, -2:].reshape(-1, 3),
+        lambda x: torch.nn.functional.linear(x[:, -2:], torch.ones(4, 3)),
+    ],
+)
+def test_a_copy_of_the_last_steps_is_right_at_fewer(function: Any) -> None:
+    """Without a third step, torch copies nothing; the values are the same."""
+    dims = {0: Dim("batch"), 1: Dim("steps", min=1)}
+    program = onnx_aot.export(function, (torch.randn(2, 6, 3),), dynamic_shapes=(dims,))
+    for shape in ((2, 6, 3), (2, 1, 3), (3, 2, 3), (1, 3, 3), (2, 9, 3)):
+        x = torch.randn(shape)
+        assert_close(program(x)[0], function(x))
+
+
+def test_two_sizes_that_the_model_compares_limit_a_dim() -> None:
+    def compare(x: torch.Tensor) -> torch.Tensor:
+        last = x[:, -2:]
+        return last if last.shape[1] == x.shape[1] else last * 2
+
+    with pytest.raises(DynamicShapeError, match=r"min=3"):
+        onnx_aot.export(
+            compare, (torch.randn(2, 6, 3),), dynamic_shapes=({1: Dim("steps", min=1)},)
+        )

@@ -7,9 +7,11 @@ import torch
 from torch.export import Dim
 
 import onnx_aot
+from onnx_aot.errors import UnsupportedOperatorError
 from onnx_aot.torch_compat import aten, prims
 from tests.ops.rows import Row, T, check, floats, parametrize, positive
 from tests.tolerances import assert_close
+from tests.torch_compat.without import absent, shows
 
 
 def numbers(*sizes: int | str, dtype: torch.dtype = torch.complex64) -> T:
@@ -229,3 +231,34 @@ def test_transforms_of_two_axes_of_even_sizes(name: str) -> None:
     for shape in ((1, 8, 6), (1, 4, 10)):
         x = torch.rand(shape)
         assert_close(program(x)[0], transform(x))
+
+
+class Filtered(torch.nn.Module):
+    """A layer of a Fourier neural operator, whose weights need gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(2, 2, dtype=torch.complex64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        spectrum = torch.fft.rfft2(x, norm="ortho")
+        mixed = torch.einsum("bixy,io->boxy", spectrum, self.weight)
+        return torch.fft.irfft2(mixed, s=x.shape[-2:], norm="ortho")
+
+
+FILTERED = {2: "height", 3: "width"}
+NORMS = "torch._refs.fft:_apply_norm"
+
+
+def test_two_dynamic_dimensions_by_weights_that_need_gradients() -> None:
+    model = Filtered()
+    program = onnx_aot.export(model, (torch.rand(1, 2, 8, 6),), dynamic_shapes=(FILTERED,))
+    for shape in ((1, 2, 8, 6), (1, 2, 5, 9), (1, 2, 1, 4)):
+        x = torch.rand(shape)
+        assert_close(program(x)[0], model(x).detach())
+
+
+@shows(NORMS)
+def test_norms_of_two_dynamic_dimensions_are_refused() -> None:
+    with absent(NORMS), pytest.raises(UnsupportedOperatorError, match="fft_irfft2"):
+        onnx_aot.export(Filtered(), (torch.rand(1, 2, 8, 6),), dynamic_shapes=(FILTERED,))

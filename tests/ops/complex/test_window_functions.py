@@ -37,6 +37,10 @@ ROWS = [
     window(aten.hamming_window.periodic_alpha, 6, True, 0.6),
     window(aten.hamming_window.periodic_alpha_beta, 6, False, 0.6, 0.3),
     window(aten.kaiser_window.beta, 6, False, 7.5),
+    window(aten.fft_fftfreq.default, 6),
+    window(aten.fft_fftfreq.default, 7, 0.5, dtype=torch.float64),
+    window(aten.fft_rfftfreq.default, 6, 0.5),
+    window(aten.fft_rfftfreq.default, 1),
 ]
 
 

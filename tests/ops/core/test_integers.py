@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+import onnx_aot
 from onnx_aot.torch_compat import aten
 from tests.ops.rows import Row, T, check, ints, parametrize
+from tests.tolerances import assert_close
 
 TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 COUNTS = (-1, 0, 1, 3, 7, 8, 31, 32, 63)
@@ -72,3 +75,12 @@ POWERS = [
 @parametrize([*SHIFTS, *OVERLOADS, *OPERATORS, *DIVISORS, *POWERS])
 def test_integers(row: Row) -> None:
     check(row)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.uint8, torch.int32])
+def test_common_multiples_that_the_type_cannot_hold(dtype: torch.dtype) -> None:
+    limit = torch.iinfo(dtype).max
+    x = torch.tensor([51, limit, limit - 2, -(limit // 2)], dtype=torch.int64).to(dtype)
+    y = torch.tensor([5, 4, limit - 3, 3], dtype=torch.int64).to(dtype)
+    program = onnx_aot.export(torch.lcm, (x, y))
+    assert_close(program(x, y)[0], torch.lcm(x, y))

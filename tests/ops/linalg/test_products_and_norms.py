@@ -367,3 +367,34 @@ def test_gradients_of_distances(p: float) -> None:
     x = torch.tensor([[1.0, 2, 3], [1, 2, 3], [1, 0, 4], [0.5, 0, -3], [2, 2, 2]])
     program = onnx_aot.export(slope, (x,))
     assert_close(program(x)[0], slope(x))
+
+
+@pytest.mark.parametrize("opset", [11, 13, 20])
+@pytest.mark.parametrize(
+    ("equation", "sizes"),
+    [
+        ("bid,bjd->bij", [("n", 2, 4), ("n", 3, 4)]),
+        ("bdi,bjd->bij", [("n", 4, 2), ("n", 3, 4)]),
+        ("nd,nkdh->nkh", [("n", 4), ("n", 2, 4, 3)]),
+        ("nec,nd->ecd", [("n", 2, 3), ("n", 4)]),
+        ("qd,kd->qk", [(2, 4), ("n", 4)]),
+        ("...id,...jd->...ij", [("n", 2, 2, 4), ("n", 2, 3, 4)]),
+        ("ij,kj,lk->il", [("n", 3), (4, 3), ("n", 4)]),
+    ],
+)
+def test_einsum_of_an_empty_batch(
+    equation: str, sizes: list[tuple[int | str, ...]], opset: int
+) -> None:
+    """ONNX Runtime's kernel crashes at some of these if it has to order axes."""
+
+    def product(*tensors: torch.Tensor) -> torch.Tensor:
+        return torch.einsum(equation, *tensors)
+
+    def make(n: int) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.randn([n if s == "n" else int(s) for s in each]) for each in sizes)
+
+    axes = [{axis: "n" for axis, size in enumerate(each) if size == "n"} for each in sizes]
+    program = onnx_aot.export(product, make(5), dynamic_shapes=(tuple(axes),), opset_version=opset)
+    for n in (5, 1, 7, 0):
+        given = make(n)
+        assert_close(program(*given)[0], product(*given))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from benchmarks.plots import write_plots
-from benchmarks.results import BENCHMARKS, ROOT, read_json
+from benchmarks.results import BENCHMARKS, ON_A_GPU, ROOT, read_json
 
 __all__ = ["PAGE", "make_page", "write_page"]
 
@@ -16,7 +16,7 @@ NOT_MEASURED = "Not measured yet: `python -m benchmarks.{}`."
 def make_page() -> str:
     """Returns ``docs/benchmarks.md`` with every generated part made from the stored results."""
     text = PAGE.read_text(encoding="utf-8")
-    for name in BENCHMARKS:
+    for name in (*BENCHMARKS, *ON_A_GPU):
         start, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
         before, found, rest = text.partition(start)
         _, closed, after = rest.partition(end)

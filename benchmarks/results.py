@@ -12,6 +12,7 @@ from typing import Any
 
 __all__ = [
     "BENCHMARKS",
+    "ON_A_GPU",
     "RESULTS",
     "ROOT",
     "machine",
@@ -32,6 +33,9 @@ BENCHMARKS = (
     "remarks",
 )
 """The scripts, in the order in which they run; each has ``BENCHMARK`` and ``render``."""
+
+ON_A_GPU = ("gpu",)
+"""The same for scripts that need a GPU, and run by themselves."""
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"

@@ -117,6 +117,7 @@ SOURCES = (
     _benchmark("What optimizers remove", "optimizers"),
     _benchmark("Latency", "latency"),
     _benchmark("Latency by opset", "opset_latency"),
+    _benchmark("A GPU", "gpu"),
     _benchmark("Time to a refusal", "refusals"),
     _benchmark("What an export says", "remarks"),
     _session("Architectures", "zoo", "models.md"),

@@ -23,6 +23,7 @@ from benchmarks.models.case import spread_weights
 from benchmarks.subjects import case_of, catalogue
 from onnx_aot.generation import Decoder, export_decoder
 from onnx_aot.inspection.differences import compare_outputs
+from onnx_aot.options import choose_target
 from tests.generation import models
 from tests.torch_compat.without import absent, shows
 
@@ -148,6 +149,18 @@ def as_if_on_device(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         return model
 
     return convert
+
+
+def test_a_tensor_on_a_device_chooses_the_target() -> None:
+    """Unless another target is given, or an opset that the one for CUDA lacks."""
+    mode = FakeTensorMode()
+    with mode:
+        x = FakeTensor(mode, torch.empty(2, device="meta"), torch.device("cuda:0"))
+    assert choose_target("onnxruntime", None, nn.ReLU(), (x,)) == "onnxruntime-gpu"
+    assert choose_target("onnxruntime", 28, nn.ReLU(), (x,)) == "onnxruntime"
+    assert choose_target("onnxruntime", None, nn.ReLU(), (torch.ones(2),)) == "onnxruntime"
+    for target in ("onnxruntime==1.20", "openvino", None):
+        assert choose_target(target, None, nn.ReLU(), (x,)) == target
 
 
 @needs_cuda_build

@@ -53,7 +53,7 @@ def export(
         str,
         typer.Option(
             help="Runtime of the model: onnxruntime, a release of it such as onnxruntime==1.18, "
-            "onnxruntime-web, openvino, opencv, or none for standard ONNX."
+            "onnxruntime-gpu, onnxruntime-web, openvino, opencv, or none for standard ONNX."
         ),
     ] = "onnxruntime",
     verify: Annotated[

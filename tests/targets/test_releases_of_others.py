@@ -134,3 +134,18 @@ def test_a_verification_names_what_onnx_runtime_lacks() -> None:
     x = torch.ones(3, dtype=torch.bfloat16)
     with pytest.raises(VerificationError, match=r"no kernel for Tanh of BFLOAT16.*'openvino'"):
         onnx_aot.export(nn.Tanh(), (x,), target="openvino", verify=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_types_are_kept_for_cuda(dtype: torch.dtype) -> None:
+    """Where there is no device, a copy for the CPU runs."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.LayerNorm(8)).to(dtype)
+    dims = ({0: "batch"},)
+    x = torch.randn(3, 8).to(dtype)
+    for target, casts in (("onnxruntime-gpu", False), ("onnxruntime", True)):
+        program = onnx_aot.export(model, (x,), dynamic_shapes=dims, target=target)
+        before = program.model_proto.SerializeToString()
+        assert ("Cast" in {node.op_type for node in program.model.graph}) == casts
+        assert program.verify().ok
+        assert program.model_proto.SerializeToString() == before
+        assert not any(size.runtime_refuses for size in program.verify().results)

@@ -142,26 +142,32 @@ def test_row(row: Row) -> None:
     check(row)
 
 
-ON_CUDA = {
-    "flash": (aten._scaled_dot_product_flash_attention.default, (0.0, True), {"is_causal": True}),
-    "efficient": (
+# They have no kernels on the CPU, so the operator that torch takes apart into them is compared.
+ON_CUDA = [
+    Row(aten._scaled_dot_product_flash_attention.default, (0.0, True), name="flash"),
+    Row(
         aten._scaled_dot_product_efficient_attention.default,
         (None, True, 0.0, True),
-        {"is_causal": True, "scale": 0.3},
+        {"scale": 0.3},
+        name="efficient",
     ),
-    "cudnn": (aten._scaled_dot_product_cudnn_attention.default, (None, False), {"scale": 0.3}),
-}
+    Row(
+        aten._scaled_dot_product_cudnn_attention.default,
+        (None, False),
+        {"scale": 0.3},
+        name="cudnn",
+    ),
+]
+CAUSAL = ("flash", "efficient")
 
 
-@pytest.mark.parametrize("name", ON_CUDA)
-def test_kernels_of_cuda_in_a_captured_program(name: str) -> None:
+@pytest.mark.parametrize("row", ON_CUDA, ids=lambda row: row.name)
+def test_kernels_of_cuda_in_a_captured_program(row: Row) -> None:
     """Programs that were decomposed on a device have them; this one is captured without one."""
-    operator, arguments, options = ON_CUDA[name]
-    scale = {"scale": options["scale"]} if "scale" in options else {}
 
     class Decomposed(torch.nn.Module):
         def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return operator(q, k, v, *arguments, **scale)[0]
+            return row.target(q, k, v, *row.args, **row.kwargs)[0]
 
     def inputs(batch: int, length: int) -> tuple[Tensor, ...]:
         return tuple(torch.randn(batch, 2, length, 8) for _ in range(3))
@@ -170,5 +176,8 @@ def test_kernels_of_cuda_in_a_captured_program(name: str) -> None:
     program = onnx_aot.export(Decomposed(), inputs(2, 6), dynamic_shapes=(dims, dims, dims))
     for sizes in ((2, 6), (1, 1), (3, 40)):
         given = inputs(*sizes)
-        expected = torch.nn.functional.scaled_dot_product_attention(*given, **options)
+        causal = row.name in CAUSAL
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            *given, is_causal=causal, **row.kwargs
+        )
         assert_close(program(*given)[0], expected)

@@ -16,14 +16,7 @@ from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.scripted.attributes import save_attributes
 from onnx_aot.capture.scripted.children import is_scripted
 from onnx_aot.pytrees.containers import has_parts, unwrap_constants
-from onnx_aot.torch_compat import (
-    REGISTRIES,
-    has_elements,
-    pytree,
-    registered_in,
-    restored,
-    writes_undone,
-)
+from onnx_aot.torch_compat import REGISTRIES, has_elements, pytree, registered_in, restored
 
 __all__ = ["Change", "Snapshot", "initialize_lazy_modules", "preserved_state", "run_model"]
 
@@ -119,22 +112,23 @@ def initialize_lazy_modules(module: torch.nn.Module, inputs: Inputs) -> None:
             run_model(module, inputs)
 
 
-def run_model(module: torch.nn.Module, inputs: Inputs) -> Any:
-    """Runs a model on copies of its inputs, without gradients, and restores its state."""
+def run_model(module: torch.nn.Module, inputs: Inputs, writes_weights: bool = True) -> Any:
+    """Runs a model on copies of its inputs, without gradients, and restores its state.
+
+    Parameters are restored, for which they are copied, unless ``writes_weights`` is False.
+    """
     args, kwargs = unwrap_constants(
         pytree.tree_map(
             lambda x: x.clone() if isinstance(x, torch.Tensor) else x, (inputs.args, inputs.kwargs)
         )
     )
-    parameters = [p for p in module.parameters() if type(p) in PLAIN]
-    # Batch normalization writes to its statistics, which its schema does not say.
-    buffers = [(b, b.detach().clone()) for b in module.buffers() if type(b) in PLAIN]
+    state = [*module.buffers(), *(module.parameters() if writes_weights else ())]
+    saved = [(tensor, tensor.detach().clone()) for tensor in state if type(tensor) in PLAIN]
     with preserved_state(module), torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
-            with writes_undone(parameters):
-                return module(*args, **kwargs)
+            return module(*args, **kwargs)
         finally:
-            for tensor, before in buffers:
+            for tensor, before in saved:
                 tensor.copy_(before)
 
 

@@ -232,7 +232,6 @@ from onnx_aot.torch_compat.tracing import (
     trace_fake,
     without_recording,
 )
-from onnx_aot.torch_compat.undone_writes import writes_undone
 from onnx_aot.torch_compat.validations import VALIDATIONS
 from onnx_aot.torch_compat.zero_sizes import (
     FROM_ZERO,
@@ -456,5 +455,4 @@ __all__ = [
     "without_locals",
     "without_new_conditions",
     "without_recording",
-    "writes_undone",
 ]

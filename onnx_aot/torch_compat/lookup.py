@@ -137,8 +137,7 @@ PRIVATE: dict[str, str] = {
     ),
     "torch._higher_order_ops.map:map": "Keypoint models of torchvision cannot be exported.",
     "torch.utils._python_dispatch:TorchDispatchMode": (
-        "verify=True refuses models whose rounding exceeds the tolerance in PyTorch too; where a "
-        "capture runs the model, its weights are copied."
+        "verify=True refuses models whose rounding exceeds the tolerance in PyTorch too."
     ),
     "torch._C:DisableTorchFunction": "Switching gradients off is recorded in the graph.",
     "torch._guards:TracingContext.extract_stack": "Errors of strict captures name no line.",

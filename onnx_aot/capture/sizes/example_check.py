@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import Node
 
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.module_state import run_model
@@ -27,13 +28,15 @@ from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
     ASSERTIONS,
     SIZE_TERM,
+    HigherOrderOperator,
+    OpOverload,
     has_elements,
     is_symbol,
     pytree,
+    schema_of,
     set_size_conditions,
     size_conditions,
     symbolic_expression,
-    writes_undone,
 )
 
 __all__ = [
@@ -258,10 +261,11 @@ def has_equal_results(
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
     if any(isinstance(w, torch.Tensor) and not has_elements(w) for w in (*weights, *leaves)):
         return None
+    writes = _may_write_weights(program)
     try:
         with running_as_in_export():
-            expected = pytree.tree_leaves(run_model(module, inputs))
-        actual, is_random = _run_graph(program, leaves)
+            expected = pytree.tree_leaves(run_model(module, inputs, writes))
+        actual, is_random = _run_graph(program, leaves, writes)
     except Exception:  # nodes that were captured only for translation do not run
         return None
     equal = len(expected) == len(actual) and all(map(_is_close, actual, expected))
@@ -291,8 +295,35 @@ class _WithoutAssertions(torch.fx.Interpreter):
         return None if n.target in ASSERTIONS else super().run_node(n)
 
 
-def _run_graph(program: torch.export.ExportedProgram, leaves: list[Any]) -> tuple[list[Any], bool]:
-    """Runs a captured graph on the leaves of its inputs.
+def _may_write_weights(program: torch.export.ExportedProgram) -> bool:
+    """True unless no operator of a captured graph writes to a parameter or to a view of one."""
+    specs = program.graph_signature.input_specs
+    weights = {spec.arg.name for spec in specs if spec.kind == InputKind.PARAMETER}
+    for node in program.graph.nodes:
+        if isinstance(node.target, HigherOrderOperator):
+            return True
+        if not isinstance(node.target, OpOverload):
+            continue
+        for position, argument in enumerate(schema_of(node.target).arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                given = node.args[position] if position < len(node.args) else None
+                written = pytree.tree_leaves(node.kwargs.get(argument.name, given))
+                if weights & {_base_of(one).name for one in written if isinstance(one, Node)}:
+                    return True
+    return False
+
+
+def _base_of(node: Node) -> Node:
+    """The node at which a chain of first arguments begins; views have what they view there."""
+    while node.args and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node
+
+
+def _run_graph(
+    program: torch.export.ExportedProgram, leaves: list[Any], writes_weights: bool
+) -> tuple[list[Any], bool]:
+    """Runs a captured graph on the leaves of its inputs, and on copies of its weights if it writes.
 
     Returns:
         The leaves of its outputs, and whether it draws random numbers. Operators do not tell:
@@ -300,20 +331,18 @@ def _run_graph(program: torch.export.ExportedProgram, leaves: list[Any]) -> tupl
     """
     signature = program.graph_signature
     remaining = iter(leaves)
-    given, weights = [], []
+    given = []
     for spec in signature.input_specs:
         if spec.kind == InputKind.USER_INPUT:
             value = next(remaining)
         else:
             name = str(spec.target)
             value = program.state_dict.get(name, program.constants.get(name))
-        if spec.kind == InputKind.PARAMETER and isinstance(value, torch.Tensor):
-            weights.append(value)
-        elif isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and (writes_weights or spec.kind != InputKind.PARAMETER):
             value = value.clone()
         given.append(value)
     run = _WithoutAssertions(program.graph_module, garbage_collect_values=True)
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), writes_undone(weights):
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
         state = torch.get_rng_state()
         results = run.run(*given, enable_io_processing=False)
         is_random = not torch.equal(torch.get_rng_state(), state)

@@ -1,0 +1,55 @@
+"""Runs of the model that a capture is compared with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import onnx_aot
+
+
+class Copies(TorchDispatchMode):
+    """Notes the size of the largest tensor that is copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if func == torch.ops.aten.clone.default:
+            self.elements = max(self.elements, args[0].numel())
+        return func(*args, **(kwargs or {}))
+
+
+class Branching(nn.Module):
+    """A product of ``[batch, 64]`` with a branch for a batch of 1."""
+
+    def __init__(self, writes: str = "") -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 256)
+        self.writes = writes
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[0] == 1:
+            x = x * 1.0
+        if self.writes == "weight":
+            with torch.no_grad():
+                self.layer.weight.add_(1)
+        if self.writes == "view":
+            with torch.no_grad():
+                self.layer.weight[2:].view(-1)[3:].mul_(2)
+        y = self.layer(x)
+        return y.relu_() if self.writes == "result" else y
+
+
+@pytest.mark.parametrize("writes", ["", "result", "weight", "view"])
+def test_weights_are_copied_only_if_the_model_writes_to_them(writes: str) -> None:
+    model, dims = Branching(writes), ({0: "batch"},)
+    before = model.layer.weight.detach().clone()
+    with Copies() as copies:
+        onnx_aot.export(model, (torch.rand(3, 64),), dynamic_shapes=dims, state="drop")
+    is_copied = copies.elements >= before.numel()
+    assert is_copied == (writes in ("weight", "view"))
+    assert torch.equal(model.layer.weight, before)

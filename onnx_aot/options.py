@@ -118,7 +118,7 @@ def _check_opset(opset: Any) -> None:
         )
 
 
-def choose_target(target: str | None, opset: int | None, model: Any, inputs: Any) -> str | None:
+def choose_target(target: str | None, opset: Any, model: Any, inputs: Any) -> str | None:
     """The target of an export: that for CUDA if only ONNX Runtime is named and a tensor is there.
 
     Args:
@@ -129,7 +129,7 @@ def choose_target(target: str | None, opset: int | None, model: Any, inputs: Any
     """
     from onnx_aot.targets import ON_CUDA, RUNTIME, find_kernels
 
-    if target != RUNTIME or (opset is not None and opset > find_kernels(ON_CUDA).opset):
+    if target != RUNTIME or (isinstance(opset, int) and opset > find_kernels(ON_CUDA).opset):
         return target
     return ON_CUDA if any(tensor.is_cuda for tensor in _list_tensors(model, inputs)) else target
 

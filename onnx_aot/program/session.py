@@ -141,7 +141,7 @@ def run_session(
         Its outputs: on the device of the inputs if the session runs there, else on the CPU.
     """
     device = device_of(inputs.values())
-    if PROVIDERS.get(device.type) in session.get_providers():
+    if device.type in PROVIDERS and PROVIDERS[device.type] in session.get_providers():
         return _run_on_device(session, inputs, device)
     packed = {value.name for value in session.get_inputs() if value.type in PACKED}
     feeds = {n: (_pack_four_bits(t) if n in packed else to_ort(t)) for n, t in inputs.items()}

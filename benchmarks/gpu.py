@@ -20,7 +20,6 @@ import json
 import os
 import sys
 import tempfile
-from collections import Counter
 from typing import Any
 
 from benchmarks import optimizers, ways
@@ -77,13 +76,12 @@ def measure(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def _measure_type(case: Any, model: Any, folder: str, settings: Settings) -> dict[str, Any]:
-
     paths = {way: os.path.join(folder, f"{way}.onnx") for way in ("ours", "peer")}
-    facts_file = os.path.join(folder, "facts.json")
-    if not os.path.exists(facts_file):
-        with open(facts_file, "w", encoding="utf-8") as file:
+    noted = os.path.join(folder, "facts.json")
+    if not os.path.exists(noted):
+        with open(noted, "w", encoding="utf-8") as file:
             json.dump(_export(case, model, paths), file)
-    with open(facts_file, encoding="utf-8") as file:
+    with open(noted, encoding="utf-8") as file:
         row: dict[str, Any] = json.load(file)
     paths = {way: path for way, path in paths.items() if way not in row["failed"]}
     row |= {"errors": {}, "on_cpu": {}, "seconds": {}, "itself": {}}
@@ -253,11 +251,10 @@ def _count_on_cpu(path: str, inputs: Any) -> int:
         for event in events
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
     }
-    counted = Counter(
-        "copies" if facts_["op_name"].startswith("Memcpy") else facts_["provider"]
-        for facts_ in seen.values()
+    return sum(
+        about["provider"] == ON_CPU or about["op_name"].startswith("Memcpy")
+        for about in seen.values()
     )
-    return counted[ON_CPU] + counted["copies"]
 
 
 def ratio(row: dict[str, Any], kind: str, batch: int, way: str = "peer") -> float | None:
@@ -270,10 +267,6 @@ def error_ratio(row: dict[str, Any], kind: str, batch: int, way: str) -> float |
     """Error of a file over that of eager PyTorch, or None if it did not run."""
     errors = row.get(kind, {}).get("errors", {}).get(str(batch), {})
     return errors[way] / errors[EAGER] if way in errors else None
-
-
-def _cells(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str, int]]:
-    return list(itertools.product(rows, TYPES, BATCHES))
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -290,10 +283,11 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for way in ("ours", "peer"):
         failed = sum(way in of["failed"] for of in exports)
         summary[f"{LABELS[way]}: files that fail, of {len(exports)}"] = failed
-        worse = [error_ratio(row, kind, batch, way) for row, kind, batch in _cells(rows)]
+        cells = itertools.product(rows, TYPES, BATCHES)
+        worse = [error_ratio(row, kind, batch, way) for row, kind, batch in cells]
         key = f"{LABELS[way]}: error / that of eager PyTorch, largest"
         summary[key] = max((share for share in worse if share is not None), default=0.0)
-    shares = [of["taken"] / of["weights"] for of in exports]
+    shares = [of["taken"] / of["weights"] for of in exports if "ours" not in of["failed"]]
     summary["memory of an export on the device / memory of the weights, largest"] = max(
         shares, default=0.0
     )

@@ -133,15 +133,15 @@ def export(
             them); False leaves the graph as it is.
         target: Runtime of the model. ``"onnxruntime"``: nodes without a kernel in the CPU provider
             of the installed ONNX Runtime, such as most of bfloat16, are rewritten to run there:
-            with casts to a wider type around a node, or with other operators.
-            If weights or inputs are on a CUDA device, it means ``"onnxruntime-gpu"``: float16 and
-            bfloat16 are kept where the provider for CUDA has kernels; a model without bfloat16 runs
-            on the CPU, too. ``"onnxruntime==1.18"``: as the first for that release, 1.16 to 1.32,
-            with an opset and an IR version that it loads; ``verify`` runs in the installed one.
-            ``"onnxruntime-web"``,
-            ``"openvino"`` and ``"opencv"``: the same for the newest release of that runtime whose
-            kernels are known, or for a named one such as ``"openvino==2026.4"``, from opset 17 on
-            for the latter two. None: the graph is only bound to the ONNX standard.
+            with casts to a wider type around a node, or with other operators. If weights or inputs
+            are on a CUDA device, it means ``"onnxruntime-gpu"``: float16 and bfloat16 are kept
+            where the provider for CUDA has kernels, and a model without bfloat16 runs on the CPU,
+            too. ``"onnxruntime==1.18"``: as the first for that release, 1.16 to 1.32, with an opset
+            and an IR version that it loads; ``verify`` runs in the installed one.
+            ``"onnxruntime-web"``, ``"openvino"`` and ``"opencv"``: the same for the newest release
+            of that runtime whose kernels are known, or for a named one such as
+            ``"openvino==2026.4"``, from opset 17 on for the latter two. None: the graph is only
+            bound to the ONNX standard.
         contrib_ops: True uses operators of the domain ``com.microsoft``, which only ONNX Runtime
             has, where they are faster: for rotary embeddings and attention. It cannot be combined
             with ``target=None`` or the target of another runtime.

@@ -163,6 +163,16 @@ def test_a_tensor_on_a_device_chooses_the_target() -> None:
         assert choose_target(target, None, nn.ReLU(), (x,)) == target
 
 
+@pytest.mark.parametrize("kind", MODELS)
+def test_files_of_float32_are_those_of_the_default_target(kind: str) -> None:
+    _, inputs, dims = MODELS[kind]
+    saved = [
+        onnx_aot.export(made(kind), (inputs(2),), dynamic_shapes=(dims,), target=target)
+        for target in ("onnxruntime", "onnxruntime-gpu")
+    ]
+    assert saved[0].model_proto == saved[1].model_proto
+
+
 @needs_cuda_build
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("kind", MODELS)
@@ -213,7 +223,7 @@ def test_autocast_on_the_device() -> None:
 
 @needs_device
 def test_tensors_of_two_devices_are_refused() -> None:
-    """What PyTorch refuses is refused with the line."""
+    """The error names the device that does not fit."""
     model = nn.Linear(4, 4).eval()
     with pytest.raises(onnx_aot.OnnxExporterError, match="cuda"):
         onnx_aot.export(model, (torch.randn(2, 4, device="cuda"),))

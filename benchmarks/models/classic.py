@@ -118,7 +118,7 @@ class TransformerLanguageModel(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         length = tokens.size(0)
-        mask = torch.log(torch.tril(torch.ones(length, length)))
+        mask = torch.log(torch.tril(torch.ones(length, length, device=tokens.device)))
         x = self.embedding(tokens) * math.sqrt(self.width)
         x = self.drop(x + self.position[:length])
         return nn.functional.log_softmax(self.decoder(self.encoder(x, mask=mask)), dim=-1)

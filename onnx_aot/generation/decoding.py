@@ -281,7 +281,7 @@ def _session_for(model: Source) -> onnxruntime.InferenceSession:
         made.append(create_session(source))
         return made[0]
 
-    model.initialize_inference_session(keep)
+    model._create_session(keep, torch.device("cpu"))
     return made[0]
 
 

@@ -181,7 +181,7 @@ def _make_table(
 def _compute_of(
     value: ir.Value | None, positions: ir.Value, weights: dict[ir.Value, None]
 ) -> Compute | None:
-    """How a value is computed, if each of its rows depends on one position and weights alone."""
+    """Returns a function for a value whose rows depend on one position each, and on weights."""
     if value is positions:
         return lambda at, given: at
     if value is None or value.shape is None or positions.shape is None:

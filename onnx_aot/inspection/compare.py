@@ -239,7 +239,7 @@ class _Comparer:
 
 def _run_slice(program: Any, piece: Slice, inputs: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     """Runs a slice of a program's model in ONNX Runtime, on inputs by name."""
-    alone = type(program)(extract_slice(program.model, piece))
+    alone = type(program)(extract_slice(program.model, piece), origin=program._origin)
     try:
         return tuple(alone._run(inputs))
     finally:

@@ -57,7 +57,7 @@ def write_isolated(source: Source, row: ComparedValue, folder: str) -> str:
         )
     piece = Slices(program.model.graph, pairs).slice_before(pair)
     known = _compute_inner_values(source, pairs, piece)
-    alone = type(program)(extract_slice(program.model, piece))
+    alone = type(program)(extract_slice(program.model, piece), origin=program._origin)
     graph = alone.model.graph
     arrays = [
         {str(value.name): _to_array(value, known[str(value.name)]) for value in values}
@@ -66,7 +66,7 @@ def write_isolated(source: Source, row: ComparedValue, folder: str) -> str:
     _widen(graph)
     alone.model.metadata_props.update(_make_metadata(row))
     os.makedirs(folder, exist_ok=True)
-    alone.save(os.path.join(folder, "node.onnx"))
+    alone._save_for(torch.device("cpu"), os.path.join(folder, "node.onnx"))
     for name, held in zip(("inputs.npz", "expected.npz"), arrays, strict=True):
         _write_arrays(os.path.join(folder, name), held)
     script = "reproduce.py"

@@ -339,7 +339,7 @@ class ONNXProgram(Editable, Examinable, Viewable):
         save_model(self._fit_to_device(device), path)
 
     def _fit_to_device(self, device: torch.device) -> ir.Model:
-        """The model; if it is for CUDA and this ONNX Runtime is not, a copy for the CPU."""
+        """The model; if it is for CUDA and the session will not run there, a copy for the CPU."""
         from onnx_aot.program.session import providers_for
         from onnx_aot.targets import ON_CUDA, RUNTIME, find_kernels, legalize
 

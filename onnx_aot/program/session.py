@@ -141,7 +141,7 @@ def run_session(
         Its outputs: on the device of the inputs if the session runs there, else on the CPU.
     """
     device = device_of(inputs.values())
-    if device.type in PROVIDERS and PROVIDERS[device.type] in session.get_providers():
+    if device.type in PROVIDERS and _may_bind(session, device):
         return _run_on_device(session, inputs, device)
     packed = {value.name for value in session.get_inputs() if value.type in PACKED}
     feeds = {n: (_pack_four_bits(t) if n in packed else to_ort(t)) for n, t in inputs.items()}
@@ -149,6 +149,14 @@ def run_session(
     options.log_severity_level = LOG_ERRORS
     outputs = session.run_with_ort_values(None, feeds, options)
     return tuple(map(from_ort, outputs))
+
+
+def _may_bind(session: onnxruntime.InferenceSession, device: torch.device) -> bool:
+    """True if a session runs on a device, and torch has all types of its inputs and outputs."""
+    values = (*session.get_inputs(), *session.get_outputs())
+    return PROVIDERS[device.type] in session.get_providers() and not any(
+        value.type in PACKED for value in values
+    )
 
 
 def _run_on_device(

@@ -231,6 +231,7 @@ from onnx_aot.torch_compat.tracing import (
     trace_below_transforms,
     trace_fake,
     without_recording,
+    write_counts,
 )
 from onnx_aot.torch_compat.validations import VALIDATIONS
 from onnx_aot.torch_compat.zero_sizes import (
@@ -455,4 +456,5 @@ __all__ = [
     "without_locals",
     "without_new_conditions",
     "without_recording",
+    "write_counts",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,7 @@ __all__ = [
     "trace_below_transforms",
     "trace_fake",
     "without_recording",
+    "write_counts",
 ]
 
 
@@ -59,6 +60,11 @@ def fake_mode_of(values: Any) -> FakeTensorMode | None:
 def has_elements(tensor: torch.Tensor) -> bool:
     """False for fake tensors and for those on the device ``meta``."""
     return not (tensor.is_meta or isinstance(tensor, FakeTensor))
+
+
+def write_counts(tensors: Iterable[torch.Tensor]) -> list[int]:
+    """Numbers that grow whenever a tensor is written to."""
+    return [tensor._version for tensor in tensors]
 
 
 def trace_fake(

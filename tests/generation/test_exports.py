@@ -261,3 +261,14 @@ def test_where_a_library_takes_caches_apart_otherwise() -> None:
         program = export_decoder(model)
         assert pytree.SUPPORTED_NODES[transformers.DynamicCache].flatten_fn is flatten
     assert program.outputs[1].name == "present.0.key"
+
+
+def test_a_decoder_for_cuda_generates_where_there_is_no_device() -> None:
+    model = models.llama().bfloat16()
+    ids, mask = prompts()
+    of_cuda = Decoder(export_decoder(model, target="onnxruntime-gpu"))
+    of_cpu = Decoder(export_decoder(model))
+    generate = {"max_new_tokens": 4}
+    assert of_cuda.generate(ids, mask, **generate).tolist() == (
+        of_cpu.generate(ids, mask, **generate).tolist()
+    )

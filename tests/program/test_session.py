@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import onnx_ir as ir
@@ -129,3 +130,18 @@ def test_inputs_that_do_not_fit(inputs: tuple[Any, ...], message: str) -> None:
     program = onnx_aot.export(add, (x, x.long()), dynamic_shapes=shapes)
     with pytest.raises(InferenceError, match=message):
         program(*inputs)
+
+
+def test_integers_of_four_bits_are_not_bound_on_a_device() -> None:
+    """No type of torch describes their memory."""
+
+    def session(provider: str, kind: str) -> Any:
+        values = [types.SimpleNamespace(type=kind)]
+        return types.SimpleNamespace(
+            get_inputs=lambda: values, get_outputs=lambda: values, get_providers=lambda: [provider]
+        )
+
+    cuda = torch.device("cuda")
+    assert session_module._may_bind(session("CUDAExecutionProvider", "tensor(int64)"), cuda)
+    assert not session_module._may_bind(session("CUDAExecutionProvider", "tensor(int4)"), cuda)
+    assert not session_module._may_bind(session("CPUExecutionProvider", "tensor(int64)"), cuda)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
+import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
@@ -137,8 +138,8 @@ def test_a_verification_names_what_onnx_runtime_lacks() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_half_types_are_kept_for_cuda(dtype: torch.dtype) -> None:
-    """Where there is no device, a copy for the CPU runs."""
+def test_half_types_are_kept_for_cuda(dtype: torch.dtype, tmp_path: Path) -> None:
+    """A copy for the CPU runs where there is no device."""
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.LayerNorm(8)).to(dtype)
     dims = ({0: "batch"},)
     x = torch.randn(3, 8).to(dtype)
@@ -149,3 +150,7 @@ def test_half_types_are_kept_for_cuda(dtype: torch.dtype) -> None:
         assert program.verify().ok
         assert program.model_proto.SerializeToString() == before
         assert not any(size.runtime_refuses for size in program.verify().results)
+        compared = program.compare()
+        assert compared.ok
+        folder = compared.isolate(tmp_path / target, compared.rows[0])
+        onnxruntime.InferenceSession(f"{folder}/node.onnx", providers=["CPUExecutionProvider"])

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import onnx_aot
+from onnx_aot.errors import OnnxExporterWarning
 
 
 class Copies(TorchDispatchMode):
@@ -53,3 +54,20 @@ def test_weights_are_copied_only_if_the_model_writes_to_them(writes: str) -> Non
     is_copied = copies.elements >= before.numel()
     assert is_copied == (writes in ("weight", "view"))
     assert torch.equal(model.layer.weight, before)
+
+
+def test_a_branch_that_writes_to_weights_is_warned_of() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.layer(x)
+            if x.shape[0] == 1:
+                with torch.no_grad():
+                    self.layer.bias.add_(1)
+            return y
+
+    with pytest.warns(OnnxExporterWarning, match=r"if x.shape\[0\] == 1"):
+        onnx_aot.export(Counting(), (torch.rand(3, 4),), dynamic_shapes=({0: "batch"},))

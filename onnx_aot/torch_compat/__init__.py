@@ -136,6 +136,7 @@ from onnx_aot.torch_compat.size_logarithms import (
     log_of_size,
 )
 from onnx_aot.torch_compat.size_order import SIZE_ORDER
+from onnx_aot.torch_compat.short_paths import SHORT_PATHS, ShortPathError, refuse_gradients
 from onnx_aot.torch_compat.slice_bounds import SLICE_BOUNDS, is_size_of_slice
 from onnx_aot.torch_compat.spared_work import SPARED_WORK, without_function_modes
 from onnx_aot.torch_compat.symbolic_sizes import (
@@ -281,7 +282,10 @@ __all__ = [
     "SIZE_TERM",
     "SLICE_BOUNDS",
     "SMALL_SIZES",
+    "SHORT_PATHS",
     "SPARED_WORK",
+    "ShortPathError",
+    "refuse_gradients",
     "TESTED",
     "TIME_CHECKS",
     "TORCH_FOLDER",

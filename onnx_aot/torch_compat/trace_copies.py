@@ -10,6 +10,7 @@ import torch.fx
 
 from onnx_aot.torch_compat.lookup import FakeTensor, OpOverload, private
 from onnx_aot.torch_compat.patching import Patch, Settings
+from onnx_aot.torch_compat.places import find_place
 from onnx_aot.torch_compat.symbolic_sizes import storage_key
 
 __all__ = [
@@ -151,7 +152,9 @@ def users_lines(tracer: Any) -> str:
     """The stack trace that the tracer would give a node made now."""
     if not tracer.record_stack_traces:
         return ""
-    lines = private("torch.fx.proxy:CapturedTraceback").extract().summary()
+    place = find_place("torch.fx.proxy:CapturedTraceback")  # as it is now: a patch replaces it
+    assert place is not None
+    lines = place.value().extract().summary()
     return "".join(tracer._filter_traceback_frames(lines).format()).strip()
 
 

@@ -48,6 +48,7 @@ from onnx_aot.torch_compat import (
     MODULE_CALLS,
     OPERATOR_LIST,
     ROUNDED_SIZES,
+    SHORT_PATHS,
     SIZE_DIVISION,
     SIZE_ORDER,
     SLICE_BOUNDS,
@@ -79,6 +80,7 @@ PATCHES: tuple[Patch, ...] = (
     LOG_FILE,
     META_TENSORS,
     *SPARED_WORK,
+    SHORT_PATHS,
     # sizes
     SMALL_SIZES,
     *FROM_ZERO,

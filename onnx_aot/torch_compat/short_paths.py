@@ -1,0 +1,341 @@
+"""Records an ATen operator on fake tensors of known sizes without most of torch's way.
+
+On that way a call goes through autograd, composite kernels and the shape functions of each of their
+parts. What they find depends on the operator, its other arguments, and what tensors are like, so it
+is kept: equal calls get new fake tensors at once. Their node is made as the tracer makes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+from onnx_aot.torch_compat.lookup import FakeTensor, OpOverload, private
+from onnx_aot.torch_compat.overloads import schema_of
+from onnx_aot.torch_compat.patching import Patch, Settings
+from onnx_aot.torch_compat.trace_copies import users_lines
+
+__all__ = ["SHORT_PATHS", "ShortPathError", "refuse_gradients"]
+
+_PROXIES = "torch.fx.experimental.proxy_tensor"
+_MOST = 1 << 14  # results that are kept
+
+
+class ShortPathError(RuntimeError):
+    """A gradient is computed from a tensor of which autograd knows no gradient.
+
+    The capture is repeated without short paths.
+    """
+
+
+class _Unusual(Exception):
+    """A call has something that torch has to record."""
+
+
+# --- operators -----------------------------------------------------------------------------------
+
+_TAGS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+_LEFT_OUT = ("lift_fresh", "lift", "detach", "detach_", "is_nonzero", "set_", "resize_", "resize_as_")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Operator:
+    """What is known of an operator, ``writes`` for one that writes to its first argument."""
+
+    name: str
+    writes: bool
+
+
+@functools.cache
+def _operator(func: Any) -> _Operator | None:
+    """The operator, or None if torch has to record it."""
+    if not isinstance(func, OpOverload) or func.namespace != "aten":
+        return None
+    schema = schema_of(func)
+    name = func.overloadpacket.__name__
+    if name in _LEFT_OUT or any(tag in func.tags for tag in _TAGS):
+        return None
+    if len(schema.returns) != 1 or str(schema.returns[0].type) != "Tensor":
+        return None
+    written = [i for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write]
+    if schema.is_mutable and (written != [0] or schema.arguments[0].kwarg_only):
+        return None
+    return _Operator(torch.fx.Graph()._target_to_str(name), schema.is_mutable)
+
+
+_LITERALS = frozenset(
+    (
+        *(int, float, bool, str, type(None), complex),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+    )
+)
+
+
+# --- results -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Result:
+    """The result of a call: the argument at a place, or a tensor."""
+
+    argument: int | None
+    dtype: Any = None
+    size: Any = None
+    stride: Any = None
+    device: Any = None
+    requires_grad: bool = False
+
+
+_RESULTS: dict[Any, _Result | None] = {}
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """Makes a tensor that requires a gradient, which autograd cannot compute."""
+
+    @staticmethod
+    def forward(ctx: Any, path: _ShortPath, made: list[Any], *inputs: Any) -> Any:
+        ctx.path = path
+        return made.pop()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        ctx.path.refuse()
+
+    jvp = backward
+
+
+class _WrittenWithoutGradient(_WithoutGradient):
+    @staticmethod
+    def forward(ctx: Any, path: _ShortPath, written: Any, *inputs: Any) -> Any:
+        ctx.path = path
+        ctx.mark_dirty(written)
+        return written
+
+
+def refuse_gradients(function: Any) -> None:
+    """Ends a capture if a node of autograd stands for an operator that took a short path.
+
+    Raises:
+        ShortPathError: It does.
+    """
+    path = getattr(function, "path", None)
+    if isinstance(path, _ShortPath):
+        path.refuse()
+
+
+def _apply(function: Any) -> Callable[..., Any]:
+    base: Any = torch._C._FunctionBase.__dict__["apply"]
+    return base.__get__(None, function)
+
+
+class _ShortPath:
+    """Records the operators of one capture."""
+
+    def __init__(self, original: Callable[..., Any], settings: Settings) -> None:
+        self._original, self._reuse = original, settings.reuse
+        self._templates: dict[Any, dict[str, Any]] = {}
+        self._stack: tuple[Any, Any] = (None, None)
+        self._new, self._written = _apply(_WithoutGradient), _apply(_WrittenWithoutGradient)
+        module = __import__(_PROXIES, fromlist=["_"])
+        self._module = module
+        self._entry = module._ProxyTensor
+
+    def refuse(self) -> None:
+        """Ends the capture, which is repeated without short paths."""
+        self._reuse.failed = True
+        raise ShortPathError("a gradient leads through an operator that was recorded at once")
+
+    def record(self, mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
+        """Records a call of an operator, and returns its result."""
+        operator = _operator(func)
+        if (
+            operator is None
+            or not pre_dispatch
+            or func in mode.decomposition_table
+            or torch._C._is_any_autocast_enabled()
+            or torch.is_inference_mode_enabled()
+            or torch._C._len_torch_dispatch_stack() != 1
+            or type(mode.tracer) is not self._module._ModuleStackTracer
+            or torch.fx.traceback.has_preserved_node_meta()
+            or torch._C._functorch.peek_interpreter_stack() is not None
+        ):
+            return self._original(mode, func, pre_dispatch, args, kwargs)
+        tracer = mode.tracer
+        tensors: list[Any] = []
+        try:
+            key, nodes = self._describe(args, tracer.tensor_tracker, tensors)
+            if kwargs:
+                own, named = self._describe(kwargs.values(), tracer.tensor_tracker, tensors)
+                key = key, tuple(kwargs), own
+                named = dict(zip(kwargs, named, strict=True))
+            else:
+                named = {}
+        except _Unusual:
+            return self._original(mode, func, pre_dispatch, args, kwargs)
+        if not tensors:
+            return self._original(mode, func, pre_dispatch, args, kwargs)
+        first = tensors[0]
+        if operator.writes and (first._is_view() or (first.requires_grad and first.is_leaf)):
+            return self._original(mode, func, pre_dispatch, args, kwargs)
+        grad = torch.is_grad_enabled()
+        key = func, grad, torch.get_default_dtype(), key
+        found = _RESULTS.get(key)
+        if found is None:
+            before = [_description(tensor) for tensor in tensors]
+            made = self._original(mode, func, pre_dispatch, args, kwargs)
+            if key not in _RESULTS:
+                if len(_RESULTS) >= _MOST:
+                    _RESULTS.clear()
+                _RESULTS[key] = _describe_result(operator, made, tensors, before)
+            return made
+        proxy = self._make_node(tracer, func, operator, tuple(nodes), named)
+        result, value = self._make(found, operator, tensors, grad)
+        meta = proxy.node.meta
+        meta["val"] = value
+        tracer.tensor_tracker[result] = self._entry(proxy, None)
+        meta["tensor_meta"] = self._module._extract_tensor_metadata(result)
+        return result
+
+    def _describe(self, values: Any, tracker: Any, tensors: list[Any]) -> tuple[Any, Any]:
+        key: list[Any] = []
+        nodes: list[Any] = []
+        for value in values:
+            kind = type(value)
+            if kind is FakeTensor:
+                if value._has_symbolic_sizes_strides:
+                    raise _Unusual
+                entry = tracker.get(value)
+                if entry is None or entry.constant is not None or value.constant is not None:
+                    raise _Unusual
+                tensors.append(value)
+                key.append(_description(value))
+                nodes.append(entry.proxy.node)
+            elif kind in _LITERALS:
+                key.append((kind, value))
+                nodes.append(value)
+            elif kind is list or kind is tuple:
+                own, inner = self._describe(value, tracker, tensors)
+                key.append((kind, own))
+                nodes.append(inner if kind is list else tuple(inner))
+            else:
+                raise _Unusual
+        return tuple(key), nodes
+
+    def _make_node(self, tracer: Any, func: Any, operator: _Operator, args: Any, kwargs: Any) -> Any:
+        """Makes a node with the metadata that the tracer would give it, and returns its proxy."""
+        node = tracer.graph.create_node("call_function", func, args, kwargs, operator.name)
+        scope = tracer.scope
+        tracer.node_name_to_scope[node.name] = scope.module_path, scope.module_type
+        meta = node.meta
+        meta["nn_module_stack"] = self._modules(tracer.module_stack)
+        lines = users_lines(tracer)
+        if lines:
+            meta["stack_trace"] = lines
+        function = tracer.torch_fn_metadata
+        if function is not None:
+            name = function.__name__
+            count = tracer.torch_fn_counts[function]
+            meta["torch_fn"] = f"{name}_{count}", f"{function.__class__.__name__}.{name}"
+        return tracer.proxy(node)
+
+    def _modules(self, stack: Any) -> Any:
+        """The calls of modules around a node, as nodes record them."""
+        keys = tuple(stack)
+        if keys != self._stack[0]:
+            named = ((key, (fqn, _class_name(kind))) for key, (fqn, kind) in stack.items())
+            self._stack = keys, type(stack)(named)
+        return self._stack[1].copy()
+
+    def _make(self, found: _Result, operator: _Operator, tensors: list[Any], grad: bool) -> Any:
+        """Returns the result of a call, and the value that its node gets."""
+        if found.argument is not None:
+            result = tensors[found.argument]
+            if operator.writes:
+                if grad and result.requires_grad:
+                    others = [t for t in tensors[1:] if t.requires_grad]
+                    self._written(self, result, *others)
+                else:
+                    torch.autograd.graph.increment_version(result)
+            return result, self._module.snapshot_fake(result)
+        mode = tensors[0].fake_mode
+        with torch._C._DisableTorchDispatch(), torch._C._DisablePythonDispatcher():
+            elements = torch.empty_strided(
+                found.size, found.stride, dtype=found.dtype, device="meta"
+            )
+            result = self._make_fake(mode, elements, found.device)
+            value = self._make_fake(mode, elements, found.device)
+            if found.requires_grad:
+                result = self._new(self, [result], *(t for t in tensors if t.requires_grad))
+        return result, value
+
+    def _make_fake(self, mode: Any, elements: Any, device: Any) -> Any:
+        template = self._templates.get((mode, device))
+        if template is None:
+            made = FakeTensor(mode, elements, device)
+            self._templates[mode, device] = dict(made.__dict__)
+            return made
+        made = torch.Tensor._make_subclass(
+            FakeTensor, elements, False, dispatch_device=True, device_for_backend_keys=device
+        )
+        torch._C._set_throw_on_mutable_data_ptr(made)
+        made.__dict__.update(template)
+        return made
+
+
+def _class_name(kind: Any) -> Any:
+    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else kind
+
+
+def _description(tensor: Any) -> Any:
+    size = tensor.size()
+    return (
+        tensor.dtype,
+        size,
+        tensor.stride(),
+        tensor.storage_offset(),
+        tensor._fake_device,
+        tensor.requires_grad,
+    )
+
+
+def _describe_result(
+    operator: _Operator, made: Any, tensors: list[Any], before: list[Any]
+) -> _Result | None:
+    if type(made) is not FakeTensor:
+        return None
+    place = next((i for i, tensor in enumerate(tensors) if tensor is made), None)
+    if place is not None:
+        is_same = _description(made) == before[place]
+        return _Result(place) if is_same else None
+    storage = made.untyped_storage()
+    if operator.writes or any(t.untyped_storage()._cdata == storage._cdata for t in tensors):
+        return None
+    size, stride = made.size(), made.stride()
+    if not all(type(each) is int for each in (*size, *stride, made.storage_offset())):
+        return None
+    if made.storage_offset() != 0 or made.is_conj() or made.is_neg():
+        return None
+    if made.layout != torch.strided or made.is_quantized or made.constant is not None:
+        return None
+    plain = torch.empty_strided(size, stride, dtype=made.dtype, device="meta")
+    if plain.untyped_storage().nbytes() != storage.nbytes():
+        return None
+    return _Result(None, made.dtype, size, stride, made._fake_device, made.requires_grad)
+
+
+def _record_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    return _ShortPath(original, settings).record
+
+
+SHORT_PATHS = Patch(
+    f"{_PROXIES}:proxy_call",
+    _record_at_once,
+    "Captures with static sizes take half as long again.",
+    when=lambda settings: settings.reuse is not None and not settings.dynamic,
+    parameters="proxy_mode, func, pre_dispatch, args, kwargs",
+)

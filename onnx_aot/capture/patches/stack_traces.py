@@ -54,8 +54,10 @@ class _Recorder:
 
     def __init__(self, boundary: CodeType | None) -> None:
         self._boundary = boundary
-        self._wanted: dict[CodeType, bool] = {}
-        self._lines: dict[tuple[CodeType, int], _Line] = {}
+        # By the ids of codes, which are kept: a code computes its hash from all that it consists of.
+        self._wanted: dict[int, bool] = {}
+        self._codes: list[CodeType] = []
+        self._lines: dict[tuple[int, int], _Line] = {}
 
     def collect(self, frame: FrameType | None) -> _Stack:
         """Returns the lines from the boundary to a frame, the outermost first."""
@@ -65,19 +67,21 @@ class _Recorder:
             code = frame.f_code
             if code is boundary:
                 break
-            if code not in known:
-                known[code] = _is_wanted(frame)
-            if known[code]:
+            is_wanted = known.get(id(code))
+            if is_wanted is None:
+                is_wanted = known[id(code)] = _is_wanted(frame)
+                self._codes.append(code)
+            if is_wanted:
                 lines.append(self._summarize(code, frame.f_lineno))
             frame = frame.f_back
         lines.reverse()
         return lines
 
     def _summarize(self, code: CodeType, line: int) -> _Line:
-        found = self._lines.get((code, line))
+        found = self._lines.get((id(code), line))
         if found is None:
             found = _Line(code.co_filename, line, code.co_name)
-            self._lines[code, line] = found
+            self._lines[id(code), line] = found
         return found
 
 

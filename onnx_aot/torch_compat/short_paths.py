@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,6 @@ import torch.fx
 from onnx_aot.torch_compat.lookup import FakeTensor, OpOverload, private
 from onnx_aot.torch_compat.overloads import schema_of
 from onnx_aot.torch_compat.patching import Patch, Settings
-from onnx_aot.torch_compat.trace_copies import users_lines
 
 __all__ = ["SHORT_PATHS", "ShortPathError", "refuse_gradients"]
 
@@ -143,6 +143,8 @@ class _ShortPath:
         self._new, self._written = _apply(_WithoutGradient), _apply(_WrittenWithoutGradient)
         module = __import__(_PROXIES, fromlist=["_"])
         self._module = module
+        self._stacks = sys.modules["torch.fx.proxy"]
+        self._texts: dict[Any, tuple[Any, str]] = {}
         self._entry = module._ProxyTensor
 
     def refuse(self) -> None:
@@ -177,27 +179,34 @@ class _ShortPath:
                 named = {}
         except _Unusual:
             return self._original(mode, func, pre_dispatch, args, kwargs)
-        if not tensors:
-            return self._original(mode, func, pre_dispatch, args, kwargs)
-        first = tensors[0]
-        if operator.writes and (first._is_view() or (first.requires_grad and first.is_leaf)):
-            return self._original(mode, func, pre_dispatch, args, kwargs)
         grad = torch.is_grad_enabled()
-        key = func, grad, torch.get_default_dtype(), key
-        found = _RESULTS.get(key)
-        if found is None:
+        found = None
+        if not tensors:
+            key = None
+        elif operator.writes and (tensors[0]._is_view() or not _may_be_written(tensors[0])):
+            key = None
+        else:
+            key = func, grad, torch.get_default_dtype(), key
+            found = _RESULTS.get(key)
+        if found is None and key is not None and key not in _RESULTS:
             before = [_description(tensor) for tensor in tensors]
-            made = self._original(mode, func, pre_dispatch, args, kwargs)
-            if key not in _RESULTS:
+        proxy = self._make_node(tracer, func, operator, tuple(nodes), named)
+        if found is None:
+            with self._module._enable_thunkify(tracer):
+                result = func(*args, **kwargs)
+            if type(result) is not FakeTensor or result._has_symbolic_sizes_strides:
+                self._module.track_tensor_tree(result, proxy, constant=None, tracer=tracer)
+                return result
+            if key is not None and key not in _RESULTS:
                 if len(_RESULTS) >= _MOST:
                     _RESULTS.clear()
-                _RESULTS[key] = _describe_result(operator, made, tensors, before)
-            return made
-        proxy = self._make_node(tracer, func, operator, tuple(nodes), named)
-        result, value = self._make(found, operator, tensors, grad)
+                _RESULTS[key] = _describe_result(operator, result, tensors, before)
+            value = self._copy(result)
+        else:
+            result, value = self._make(found, operator, tensors, grad)
+        tracer.tensor_tracker[result] = self._entry(proxy, None)
         meta = proxy.node.meta
         meta["val"] = value
-        tracer.tensor_tracker[result] = self._entry(proxy, None)
         meta["tensor_meta"] = self._module._extract_tensor_metadata(result)
         return result
 
@@ -233,7 +242,7 @@ class _ShortPath:
         tracer.node_name_to_scope[node.name] = scope.module_path, scope.module_type
         meta = node.meta
         meta["nn_module_stack"] = self._modules(tracer.module_stack)
-        lines = users_lines(tracer)
+        lines = self._text(tracer)
         if lines:
             meta["stack_trace"] = lines
         function = tracer.torch_fn_metadata
@@ -242,6 +251,17 @@ class _ShortPath:
             count = tracer.torch_fn_counts[function]
             meta["torch_fn"] = f"{name}_{count}", f"{function.__class__.__name__}.{name}"
         return tracer.proxy(node)
+
+    def _text(self, tracer: Any) -> str:
+        """The stack trace of a node."""
+        if not tracer.record_stack_traces:
+            return ""
+        frames = tracer._filter_traceback_frames(self._stacks.CapturedTraceback.extract().summary())
+        key = tuple(map(id, frames))
+        found = self._texts.get(key)
+        if found is None:
+            found = self._texts[key] = frames, "".join(frames.format()).strip()
+        return found[1]
 
     def _modules(self, stack: Any) -> Any:
         """The calls of modules around a node, as nodes record them."""
@@ -261,7 +281,7 @@ class _ShortPath:
                     self._written(self, result, *others)
                 else:
                     torch.autograd.graph.increment_version(result)
-            return result, self._module.snapshot_fake(result)
+            return result, self._copy(result)
         mode = tensors[0].fake_mode
         with torch._C._DisableTorchDispatch(), torch._C._DisablePythonDispatcher():
             elements = torch.empty_strided(
@@ -272,6 +292,10 @@ class _ShortPath:
             if found.requires_grad:
                 result = self._new(self, [result], *(t for t in tensors if t.requires_grad))
         return result, value
+
+    def _copy(self, tensor: Any) -> Any:
+        """A tensor with the same memory, as the value of a node."""
+        return self._module.snapshot_fake(tensor)
 
     def _make_fake(self, mode: Any, elements: Any, device: Any) -> Any:
         template = self._templates.get((mode, device))
@@ -285,6 +309,10 @@ class _ShortPath:
         torch._C._set_throw_on_mutable_data_ptr(made)
         made.__dict__.update(template)
         return made
+
+
+def _may_be_written(tensor: Any) -> bool:
+    return not (tensor.requires_grad and tensor.is_leaf)
 
 
 def _class_name(kind: Any) -> Any:

@@ -138,7 +138,8 @@ class _ShortPath:
 
     def __init__(self, original: Callable[..., Any], settings: Settings) -> None:
         self._original, self._reuse = original, settings.reuse
-        self._templates: dict[Any, dict[str, Any]] = {}
+        self._fakes = _Fakes()
+        self._check = settings.check_time
         self._stack: tuple[Any, Any] = (None, None)
         self._new, self._written = _apply(_WithoutGradient), _apply(_WrittenWithoutGradient)
         module = __import__(_PROXIES, fromlist=["_"])
@@ -167,6 +168,8 @@ class _ShortPath:
             or torch._C._functorch.peek_interpreter_stack() is not None
         ):
             return self._original(mode, func, pre_dispatch, args, kwargs)
+        if self._check is not None:
+            self._check()
         tracer = mode.tracer
         tensors: list[Any] = []
         try:
@@ -287,27 +290,41 @@ class _ShortPath:
             elements = torch.empty_strided(
                 found.size, found.stride, dtype=found.dtype, device="meta"
             )
-            result = self._make_fake(mode, elements, found.device)
-            value = self._make_fake(mode, elements, found.device)
+            result = self._fakes.make(mode, elements, found.device)
+            value = self._fakes.make(mode, elements, found.device)
             if found.requires_grad:
                 result = self._new(self, [result], *(t for t in tensors if t.requires_grad))
         return result, value
 
     def _copy(self, tensor: Any) -> Any:
         """A tensor with the same memory, as the value of a node."""
-        return self._module.snapshot_fake(tensor)
+        if tensor.constant is not None or tensor.real_tensor is not None:
+            return self._module.snapshot_fake(tensor)
+        with torch._C._DisableTorchDispatch(), torch._C._DisablePythonDispatcher():
+            return self._fakes.make(tensor.fake_mode, tensor, tensor._fake_device)
 
-    def _make_fake(self, mode: Any, elements: Any, device: Any) -> Any:
-        template = self._templates.get((mode, device))
+
+class _Fakes:
+    """Makes fake tensors of tensors without elements, as their class does in five times the time.
+
+    It is used while torch dispatches to no Python code.
+    """
+
+    def __init__(self) -> None:
+        self._templates: dict[Any, dict[str, Any]] = {}
+
+    def make(self, mode: Any, elements: Any, device: Any) -> Any:
+        """A fake tensor with the memory of ``elements``, which may be a fake tensor."""
+        template = self._templates.get((id(mode), device))
         if template is None:
-            made = FakeTensor(mode, elements, device)
-            self._templates[mode, device] = dict(made.__dict__)
-            return made
+            plain = torch.empty(0, device="meta")
+            template = dict(vars(FakeTensor(mode, plain, device)))
+            self._templates[id(mode), device] = template
         made = torch.Tensor._make_subclass(
             FakeTensor, elements, False, dispatch_device=True, device_for_backend_keys=device
         )
         torch._C._set_throw_on_mutable_data_ptr(made)
-        made.__dict__.update(template)
+        vars(made).update(template)
         return made
 
 
@@ -360,10 +377,67 @@ def _record_at_once(original: Callable[..., Any], settings: Settings) -> Callabl
     return _ShortPath(original, settings).record
 
 
-SHORT_PATHS = Patch(
-    f"{_PROXIES}:proxy_call",
-    _record_at_once,
-    "Captures with static sizes take half as long again.",
-    when=lambda settings: settings.reuse is not None and not settings.dynamic,
-    parameters="proxy_mode, func, pre_dispatch, args, kwargs",
+_VIEWS = frozenset(
+    getattr(getattr(torch.ops.aten, name), overload)
+    for name, overload in (
+        ("view", "default"),
+        ("_reshape_alias", "default"),
+        ("transpose", "int"),
+        ("permute", "default"),
+        ("t", "default"),
+        ("slice", "Tensor"),
+        ("select", "int"),
+        ("unsqueeze", "default"),
+        ("squeeze", "default"),
+        ("squeeze", "dim"),
+        ("expand", "default"),
+        ("alias", "default"),
+        ("as_strided", "default"),
+    )
+)
+
+
+def _view_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    fakes = _Fakes()
+    in_kernel = private("torch._subclasses.fake_tensor:in_kernel_invocation_manager")
+
+    def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in _VIEWS or kwargs or not _is_plain(args):
+            return original(self, func, types, args, kwargs or {})
+        tensor = args[0]
+        with in_kernel(self):
+            view = func(*args)
+        with torch._C._DisableTorchDispatch(), torch._C._DisablePythonDispatcher():
+            return fakes.make(self, view, tensor._fake_device)
+
+    return dispatch
+
+
+def _is_plain(args: Any) -> bool:
+    tensor = args[0]
+    if type(tensor) is not FakeTensor or tensor._has_symbolic_sizes_strides:
+        return False
+    if tensor.constant is not None or tensor.real_tensor is not None:
+        return False
+    return all(
+        type(arg) is int or arg is None or (type(arg) is list and all(type(i) is int for i in arg))
+        for arg in args[1:]
+    )
+
+
+SHORT_PATHS = (
+    Patch(
+        "torch._subclasses.fake_tensor:FakeTensorMode.dispatch",
+        _view_at_once,
+        "Captures with static sizes take a twentieth longer.",
+        when=lambda settings: settings.reuse is not None and not settings.dynamic,
+        parameters="self, func, types, args, kwargs",
+    ),
+    Patch(
+        f"{_PROXIES}:proxy_call",
+        _record_at_once,
+        "Captures with static sizes take half as long again.",
+        when=lambda settings: settings.reuse is not None and not settings.dynamic,
+        parameters="proxy_mode, func, pre_dispatch, args, kwargs",
+    ),
 )

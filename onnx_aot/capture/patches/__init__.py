@@ -80,7 +80,7 @@ PATCHES: tuple[Patch, ...] = (
     LOG_FILE,
     META_TENSORS,
     *SPARED_WORK,
-    SHORT_PATHS,
+    *SHORT_PATHS,
     # sizes
     SMALL_SIZES,
     *FROM_ZERO,

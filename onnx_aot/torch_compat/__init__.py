@@ -161,6 +161,7 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     storage_key,
     symbolic_expression,
     symbolic_truth,
+    has_symbols,
     symbols_of_its_own,
 )
 from onnx_aot.torch_compat.texts import (
@@ -445,6 +446,7 @@ __all__ = [
     "suggested_fixes",
     "symbolic_expression",
     "symbolic_truth",
+    "has_symbols",
     "symbols_of_its_own",
     "to_double",
     "trace_below_transforms",

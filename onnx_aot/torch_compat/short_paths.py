@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -425,7 +426,90 @@ def _is_plain(args: Any) -> bool:
     )
 
 
+def _call_modes_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Calls a function of torch once, and not once for each of torch's three modes for a trace.
+
+    The outermost one counts functions, the next one only records some that are no operators, and
+    the innermost one redirects some.
+    """
+    proxies, handlers = sys.modules[_PROXIES], sys.modules["torch._export.non_strict_utils"]
+    kinds = handlers._NonStrictTorchFunctionHandler, proxies.PreDispatchTorchFunctionMode
+    ordinary: dict[Any, bool] = {}
+
+    def torch_function(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_ordinary = ordinary.get(func)
+        if is_ordinary is None:
+            is_ordinary = ordinary[func] = _is_ordinary(func)
+        if not is_ordinary or torch._C._len_torch_function_stack() != 2:
+            return original(self, func, types, args, kwargs)
+        handler, other = torch._C._get_function_stack_at(0), torch._C._get_function_stack_at(1)
+        if type(handler) is not kinds[0] or type(other) is not kinds[1]:
+            return original(self, func, types, args, kwargs)
+        tracer = self.tracer
+        tracer.torch_fn_metadata = func
+        tracer.torch_fn_counts[func] = tracer.torch_fn_counts.get(func, 0) + 1
+        with torch._C.DisableTorchFunction():
+            return handler.__torch_function__(func, types, args, kwargs)
+
+    return torch_function
+
+
+_MODULES = ("torch", "torch._C", "torch._C._nn", "torch._tensor", "torch.functional")
+_MODULES += ("torch.nn.functional",)
+_METHODS = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+)
+_RECORDED = ("_set_grad_enabled", "_enter_autocast", "_exit_autocast")
+
+
+def _is_ordinary(func: Any) -> bool:
+    """True for functions and methods of torch that compute, and getters of tensors."""
+    if getattr(func, "__name__", None) in _RECORDED:
+        return False
+    owner = getattr(func, "__module__", None)
+    if isinstance(func, types.MethodWrapperType):  # the getter of an attribute
+        place = getattr(func, "__self__", None)
+        return getattr(place, "__objclass__", None) is torch._C.TensorBase
+    if isinstance(func, types.FunctionType):
+        return owner in _MODULES
+    return isinstance(func, _METHODS) and (owner is None or owner in _MODULES)
+
+
+def _dispatch_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    """Goes from an operator to its record without lists of types, and metadata that is kept."""
+    proxies = sys.modules[_PROXIES]
+    kind = proxies.ProxyTorchDispatchMode
+
+    def handle(curr_mode: Any, op_overload: Any, *args: Any, **kwargs: Any) -> Any:
+        if (
+            type(curr_mode) is not kind
+            or _operator(op_overload) is None
+            or torch.fx.traceback.has_preserved_node_meta()
+        ):
+            return original(curr_mode, op_overload, *args, **kwargs)
+        return proxies.proxy_call(curr_mode, op_overload, curr_mode.pre_dispatch, args, kwargs)
+
+    return handle
+
+
 SHORT_PATHS = (
+    Patch(
+        f"{_PROXIES}:TorchFunctionMetadataMode.__torch_function__",
+        _call_modes_at_once,
+        "Captures with static sizes take a twentieth longer.",
+        when=lambda settings: settings.reuse is not None and not settings.dynamic,
+        parameters="self, func, types, args, kwargs",
+    ),
+    Patch(
+        "torch._library.utils:handle_dispatch_mode",
+        _dispatch_at_once,
+        "Captures with static sizes take a twentieth longer.",
+        when=lambda settings: settings.reuse is not None and not settings.dynamic,
+        parameters="curr_mode, op_overload, args, kwargs",
+    ),
     Patch(
         "torch._subclasses.fake_tensor:FakeTensorMode.dispatch",
         _view_at_once,

@@ -44,6 +44,7 @@ __all__ = [
     "storage_key",
     "symbolic_expression",
     "symbolic_truth",
+    "has_symbols",
     "symbols_of_its_own",
 ]
 
@@ -506,6 +507,11 @@ def new_symbol(mode: FakeTensorMode, kind: type) -> Any:
         bool: env.create_unbacked_symbool,
     }
     return makers[kind]()
+
+
+def has_symbols(mode: FakeTensorMode) -> bool:
+    """False if a capture has met no symbolic size yet."""
+    return private_attribute(mode.shape_env, f"{_SHAPES}:ShapeEnv.var_to_range") != {}
 
 
 def symbols_of_its_own(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:

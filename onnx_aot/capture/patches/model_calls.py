@@ -26,12 +26,14 @@ from onnx_aot.torch_compat import (
     Attribute,
     Entry,
     FakeTensor,
+    FakeTensorMode,
     Hook,
     HookedForward,
     Patch,
     Place,
     Settings,
     fake_mode_of,
+    has_symbols,
     recording_slice,
     registered_in,
     schema_of,
@@ -168,8 +170,11 @@ def _views_made_again(func: Any, args: Any) -> contextlib.AbstractContextManager
         return contextlib.nullcontext()
     given = [arg for arg in args if isinstance(arg, FakeTensor) and arg.requires_grad]
     writes = schema_of(func).is_mutable
-    mode = fake_mode_of(args) if given or writes else None
-    if mode is None:
+    if given:
+        mode: FakeTensorMode | None = given[0].fake_mode
+    else:
+        mode = fake_mode_of(args) if writes else None
+    if mode is None or not has_symbols(mode):
         return contextlib.nullcontext()
     allowed = symbols_of_its_own(mode)
     if writes:

@@ -123,6 +123,7 @@ from onnx_aot.torch_compat.releases import (
     is_tested,
 )
 from onnx_aot.torch_compat.rounded_sizes import ROUNDED_SIZES
+from onnx_aot.torch_compat.short_paths import SHORT_PATHS, ShortPathError, refuse_gradients
 from onnx_aot.torch_compat.size_division import SIZE_DIVISION
 from onnx_aot.torch_compat.size_logarithms import (
     LOG,
@@ -136,7 +137,6 @@ from onnx_aot.torch_compat.size_logarithms import (
     log_of_size,
 )
 from onnx_aot.torch_compat.size_order import SIZE_ORDER
-from onnx_aot.torch_compat.short_paths import SHORT_PATHS, ShortPathError, refuse_gradients
 from onnx_aot.torch_compat.slice_bounds import SLICE_BOUNDS, is_size_of_slice
 from onnx_aot.torch_compat.spared_work import SPARED_WORK, without_function_modes
 from onnx_aot.torch_compat.symbolic_sizes import (
@@ -147,6 +147,7 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     example_size,
     expression_key,
     find_kernel_with_number,
+    has_symbols,
     is_data_symbol,
     is_symbol,
     known_number,
@@ -161,7 +162,6 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     storage_key,
     symbolic_expression,
     symbolic_truth,
-    has_symbols,
     symbols_of_its_own,
 )
 from onnx_aot.torch_compat.texts import (
@@ -277,16 +277,14 @@ __all__ = [
     "REGISTRIES",
     "ROUNDED_SIZES",
     "SETS_GRADIENTS",
+    "SHORT_PATHS",
     "SILENT",
     "SIZE_DIVISION",
     "SIZE_ORDER",
     "SIZE_TERM",
     "SLICE_BOUNDS",
     "SMALL_SIZES",
-    "SHORT_PATHS",
     "SPARED_WORK",
-    "ShortPathError",
-    "refuse_gradients",
     "TESTED",
     "TIME_CHECKS",
     "TORCH_FOLDER",
@@ -317,6 +315,7 @@ __all__ = [
     "Results",
     "Settings",
     "ShapeRule",
+    "ShortPathError",
     "SwitchedOff",
     "TensorCopies",
     "access_of_subclasses",
@@ -363,6 +362,7 @@ __all__ = [
     "has_hooks",
     "has_log2",
     "has_natural_log",
+    "has_symbols",
     "hidden",
     "higher_order",
     "holds_for_example",
@@ -425,6 +425,7 @@ __all__ = [
     "record_path",
     "recording_slice",
     "refuse_fixed_sizes",
+    "refuse_gradients",
     "registered_in",
     "requested_name",
     "restored",
@@ -446,7 +447,6 @@ __all__ = [
     "suggested_fixes",
     "symbolic_expression",
     "symbolic_truth",
-    "has_symbols",
     "symbols_of_its_own",
     "to_double",
     "trace_below_transforms",

@@ -30,6 +30,7 @@ __all__ = [
     "example_size",
     "expression_key",
     "find_kernel_with_number",
+    "has_symbols",
     "is_data_symbol",
     "is_symbol",
     "known_number",
@@ -44,7 +45,6 @@ __all__ = [
     "storage_key",
     "symbolic_expression",
     "symbolic_truth",
-    "has_symbols",
     "symbols_of_its_own",
 ]
 

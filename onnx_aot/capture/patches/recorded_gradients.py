@@ -30,6 +30,7 @@ from onnx_aot.torch_compat import (
     last_node,
     node_of,
     nodes_after,
+    refuse_gradients,
     schema_of,
     storage_key,
     track_copy,
@@ -174,6 +175,7 @@ def _has_own_functions(outputs: Sequence[Tensor]) -> bool:
         if function is None or function in seen:
             continue
         if isinstance(function, torch.autograd.function.BackwardCFunction):
+            refuse_gradients(function)
             return True
         seen.add(function)
         waiting += [before for before, _ in function.next_functions]

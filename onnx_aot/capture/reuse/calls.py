@@ -141,7 +141,7 @@ class Reuse:
     def __init__(
         self, root: torch.nn.Module, known: KnownValues, only_compares: bool = False
     ) -> None:
-        self._root, self._known, self._only_compares = root, known, only_compares
+        self._root, self._known, self.only_compares = root, known, only_compares
         self.failed = False
         self._alike: Alike | None = None
         self._is_off = False
@@ -199,7 +199,7 @@ class Reuse:
         for sample in group.samples:
             if sample.is_confirmed and _fits(sample, call):
                 group.copied += 1
-                if self._only_compares:
+                if self.only_compares:
                     return self._compare(sample, call)
                 return self._splice(sample, call)
         group.tries += 1

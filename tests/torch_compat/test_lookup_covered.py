@@ -19,6 +19,7 @@ from tests.torch_compat import (
     test_lookup_missing_sizes,
     test_modules,
     test_rounded_sizes,
+    test_short_paths,
     test_size_order,
     test_slice_bounds,
     test_spared_work,
@@ -44,6 +45,7 @@ def test_every_row_is_shown() -> None:
         test_fft,
         test_interrupts,
         test_modules,
+        test_short_paths,
         test_spared_work,
     )
     models = (test_derivatives, test_memories, test_recorded_gradients)

@@ -54,7 +54,7 @@ class _Recorder:
 
     def __init__(self, boundary: CodeType | None) -> None:
         self._boundary = boundary
-        # By the ids of codes, which are kept: a code's hash is computed from all that it consists of,
+        # By the ids of codes, which are kept: the hash of a code is computed from all of its parts,
         # each time.
         self._wanted: dict[int, bool] = {}
         self._codes: list[CodeType] = []

@@ -337,6 +337,8 @@ def _cached_why_off(patch: Patch, place: Place) -> str:
     if not patch.parameters and patch.behaves is None:
         return ""
     original = place.value()
+    if isinstance(original, types.FunctionType):
+        original = inspect.unwrap(original)  # a row before this one may have replaced it
     known = _REASONS.get(patch)
     if known is None or known[0] is not original:
         known = _REASONS[patch] = (original, why_off(patch, place))

@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import sys
 import types
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -67,11 +68,15 @@ class _Operator:
     writes: bool
 
 
-@functools.cache
 def _operator(func: Any) -> _Operator | None:
     """The operator, or None if torch has to record it."""
     if not isinstance(func, OpOverload) or func.namespace != "aten":
         return None
+    return _describe_operator(func)
+
+
+@functools.cache
+def _describe_operator(func: Any) -> _Operator | None:
     schema = schema_of(func)
     name = func.overloadpacket.__name__
     if name in _LEFT_OUT or any(getattr(tag, "name", "") in _DATA_TAGS for tag in func.tags):
@@ -152,7 +157,7 @@ class _Fakes:
         if key not in self._attributes:
             plain = FakeTensor(mode, torch.empty(0, device="meta"), device)
             self._attributes[key] = dict(vars(plain))
-        made = torch.Tensor._make_subclass(  # type: ignore[attr-defined]
+        made = torch.Tensor._make_subclass(
             FakeTensor, elements, False, dispatch_device=True, device_for_backend_keys=device
         )
         torch._C._set_throw_on_mutable_data_ptr(made)
@@ -167,7 +172,7 @@ class _WithoutGradient(torch.autograd.Function):
     """Makes a tensor that requires a gradient, which autograd cannot compute."""
 
     @staticmethod
-    def forward(ctx: Any, path: _ShortPath, made: list[Any], *_: Any) -> Any:
+    def forward(ctx: Any, path: weakref.ref[_ShortPath], made: list[Any], *_: Any) -> Any:
         """Takes the tensor out of a list, so that it is no input, whose memory results share."""
         ctx.path = path
         return made.pop()
@@ -175,17 +180,17 @@ class _WithoutGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
         """Ends the capture."""
-        ctx.path.refuse()
+        _refuse(ctx.path)
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
         """Ends the capture."""
-        ctx.path.refuse()
+        _refuse(ctx.path)
 
 
 class _WrittenWithoutGradient(_WithoutGradient):
     @staticmethod
-    def forward(ctx: Any, path: _ShortPath, written: Any, *_: Any) -> Any:
+    def forward(ctx: Any, path: weakref.ref[_ShortPath], written: Any, *_: Any) -> Any:
         """Marks a tensor as written to."""
         ctx.path = path
         ctx.mark_dirty(written)
@@ -205,8 +210,16 @@ def refuse_gradients(function: Any) -> None:
         ShortPathError: It does.
     """
     path = getattr(function, "path", None)
-    if isinstance(path, _ShortPath):
-        path.refuse()
+    if isinstance(path, weakref.ref) and isinstance(path(), _ShortPath):
+        _refuse(path)
+
+
+def _refuse(path: weakref.ref[_ShortPath]) -> None:
+    """Ends the capture, which is repeated without short paths."""
+    found = path()
+    if found is not None:
+        found.note_failure()
+    raise ShortPathError("a gradient leads through an operator that was recorded at once")
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -237,18 +250,15 @@ class _ShortPath:
         self._preserves = sys.modules["torch.fx.traceback"].has_preserved_node_meta
         self._stacks: Any = sys.modules["torch.fx.proxy"]
         self._new, self._written = _apply(_WithoutGradient), _apply(_WrittenWithoutGradient)
+        # Weak, as autograd's nodes hold it, through which the garbage collector does not see.
+        self._self = weakref.ref(self)
         self._fakes = _Fakes()
         self._texts: dict[Any, tuple[Any, str]] = {}
         self._modules: tuple[Any, Any] = (None, None)
 
-    def refuse(self) -> None:
-        """Ends the capture, which is repeated without short paths.
-
-        Raises:
-            ShortPathError: Always.
-        """
+    def note_failure(self) -> None:
+        """Has the capture repeated without short paths."""
         self._reuse.failed = True
-        raise ShortPathError("a gradient leads through an operator that was recorded at once")
 
     def record(self, mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
         """Records a call of an operator, and returns its result."""
@@ -355,7 +365,7 @@ class _ShortPath:
         if found.argument is not None:
             result = tensors[found.argument]
             if operator.writes and result.requires_grad and torch.is_grad_enabled():
-                self._written(self, result, *(t for t in gradients if t is not result))
+                self._written(self._self, result, *(t for t in gradients if t is not result))
             elif operator.writes:
                 torch.autograd.graph.increment_version(result)
             return result, self._copy(result)
@@ -366,7 +376,7 @@ class _ShortPath:
             result = self._fakes.make(mode, elements, device)
             value = self._fakes.make(mode, elements, device)
             if requires_grad:
-                result = self._new(self, [result], *gradients)
+                result = self._new(self._self, [result], *gradients)
         return result, value
 
     def _copy(self, tensor: Any) -> Any:
@@ -466,7 +476,12 @@ def _class_name(kind: Any) -> Any:
 
 
 def _record_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    return _ShortPath(original, settings).record
+    record = _ShortPath(original, settings).record
+
+    def proxy_call(mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
+        return record(mode, func, pre_dispatch, args, kwargs)
+
+    return proxy_call
 
 
 # --- ways to the record --------------------------------------------------------------------------
@@ -509,8 +524,12 @@ def _call_modes_at_once(original: Callable[..., Any], settings: Settings) -> Cal
         tracer = self.tracer
         tracer.torch_fn_metadata = func
         tracer.torch_fn_counts[func] = tracer.torch_fn_counts.get(func, 0) + 1
-        with torch._C.DisableTorchFunction():
+        modes = torch._C._pop_torch_function_stack(), torch._C._pop_torch_function_stack()
+        try:  # functions of tensor subclasses are called as ever
             return handler.__torch_function__(func, types, args, kwargs)
+        finally:
+            torch._C._push_on_torch_function_stack(modes[1])
+            torch._C._push_on_torch_function_stack(modes[0])
 
     return torch_function
 
@@ -584,7 +603,6 @@ _NEEDED = (
     "torch:Tensor._make_subclass",
     "torch:_C.TensorBase._has_symbolic_sizes_strides",
     "torch:_C.TensorBase._is_view",
-    "torch:_C.DisableTorchFunction",
     "torch:_C._DisablePythonDispatcher",
     "torch:_C._DisableTorchDispatch",
     "torch:_C._FunctionBase.apply",
@@ -596,6 +614,8 @@ _NEEDED = (
     "torch:_C._is_any_autocast_enabled",
     "torch:_C._len_torch_dispatch_stack",
     "torch:_C._len_torch_function_stack",
+    "torch:_C._pop_torch_function_stack",
+    "torch:_C._push_on_torch_function_stack",
     "torch:_C._set_throw_on_mutable_data_ptr",
     "torch.fx.proxy:CapturedTraceback",
     "torch.fx.traceback:has_preserved_node_meta",

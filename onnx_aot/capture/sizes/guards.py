@@ -334,7 +334,8 @@ def _find_conversion(frame: FrameType | None, users: FrameType | None) -> tuple[
     """Returns the module and builtin by which the user's code turned a size into a number."""
     called = ""
     while frame is not None and frame is not users:
-        called = frame.f_code.co_name
+        if not frame.f_code.co_filename.startswith(_COMPAT):
+            called = frame.f_code.co_name
         if called == "__torch_function__":  # int(tensor)
             called = getattr(frame.f_locals.get("func"), "__name__", "")
         frame = frame.f_back

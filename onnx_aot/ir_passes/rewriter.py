@@ -301,6 +301,7 @@ class Rewriter:
         dtype: ir.DataType,
         shape: Sequence[int],
         key: Hashable = None,
+        suffix: str = "_folded",
     ) -> ir.Value:
         """Returns an initializer that is computed from others, now or when it is written.
 
@@ -311,6 +312,7 @@ class Rewriter:
             dtype: Element type of the result.
             shape: Shape of the result.
             key: Identifies the computation; equal keys with equal sources share one value.
+            suffix: What the result's name adds to that of the weight.
         """
         known = None if key is None else self._folded.get((key, tuple(sources)))
         if known is not None and known.is_initializer():
@@ -322,7 +324,7 @@ class Rewriter:
             return self.initializer(compute(*tensors))
         near = (weights or sources)[0]
         value = ir.Value(
-            name=f"{str(near.name).removesuffix('_folded')}_folded",
+            name=str(near.name).removesuffix("_folded") + suffix,
             type=ir.TensorType(dtype),
             shape=ir.Shape(tuple(shape)),
             const_value=FoldedTensor(compute, sources, dtype, shape),

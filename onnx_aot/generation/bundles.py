@@ -84,7 +84,9 @@ def bundle(
             products; embeddings stay as they are.
         tokenizer: A tokenizer of transformers, or a folder with its files; by default those of the
             model's folder.
-        **options: Options of ``export_decoder``. The opset for genai is 23 by default.
+        **options: Options of ``export_decoder``. For genai, the opset is 23 by default, and
+            ``bounded=False`` is for a beam search: else layers with a sliding window keep the
+            window alone, in buffers that the runtime has to share.
             ``verify=True`` compares the program before factors become integers.
 
     Returns:
@@ -133,8 +135,8 @@ def _write(
             "Decoder",
             code="OA701",
         )
-    # These programs read the number of earlier tokens from the keys of any layer.
-    options = {"bounded": False, **options}
+    if layout != "genai":  # these programs read the number of tokens from the keys of any layer
+        options = {"bounded": False, **options}
     path = target / "onnx" / WEIGHTS[weights] if is_for_js else target / "model.onnx"
     path.parent.mkdir(exist_ok=True)
     quantize = INTEGERS.get(weights)

@@ -109,10 +109,10 @@ class _Int8Products:
             return False
         int8, float32 = ir.DataType.INT8, ir.DataType.FLOAT
         factor = rewriter.fold(
-            _int8_of, [weight], dtype=int8, shape=sizes, key="int8", suffix="_int8"
+            _int8_of, [weight], dtype=int8, shape=sizes, key="int8", suffix="int8"
         )
         weight_scale = rewriter.fold(
-            _int8_scale, [weight], dtype=float32, shape=(), key="int8_scale", suffix="_scale"
+            _int8_scale, [weight], dtype=float32, shape=(), key="int8_scale", suffix="scale"
         )
         integers, scale, zero = self._quantize(x, node, rewriter)
         given, shape = [integers, factor, zero], node.outputs[0].shape
@@ -171,7 +171,7 @@ def _int4_products(node: ir.Node, rewriter: Rewriter) -> bool:
         dtype=ir.DataType.UINT8,
         shape=[columns, count, BLOCK // 2],
         key="int4",
-        suffix="_int4",
+        suffix="int4",
     )
     scales = rewriter.fold(
         _int4_scales,
@@ -179,7 +179,7 @@ def _int4_products(node: ir.Node, rewriter: Rewriter) -> bool:
         dtype=ir.DataType.FLOAT,
         shape=[columns, count],
         key="int4_scales",
-        suffix="_scales",
+        suffix="scales",
     )
     attributes = {
         "K": depth,

@@ -301,7 +301,7 @@ class Rewriter:
         dtype: ir.DataType,
         shape: Sequence[int],
         key: Hashable = None,
-        suffix: str = "_folded",
+        suffix: str = "folded",
     ) -> ir.Value:
         """Returns an initializer that is computed from others, now or when it is written.
 
@@ -312,7 +312,7 @@ class Rewriter:
             dtype: Element type of the result.
             shape: Shape of the result.
             key: Identifies the computation; equal keys with equal sources share one value.
-            suffix: What the result's name adds to that of the weight.
+            suffix: What stands behind the weight's name in that of the result.
         """
         known = None if key is None else self._folded.get((key, tuple(sources)))
         if known is not None and known.is_initializer():
@@ -324,7 +324,7 @@ class Rewriter:
             return self.initializer(compute(*tensors))
         near = (weights or sources)[0]
         value = ir.Value(
-            name=str(near.name).removesuffix("_folded") + suffix,
+            name=f"{str(near.name).removesuffix('_folded')}_{suffix}",
             type=ir.TensorType(dtype),
             shape=ir.Shape(tuple(shape)),
             const_value=FoldedTensor(compute, sources, dtype, shape),

@@ -89,6 +89,7 @@ class Rewriter:
 
     Attributes:
         opset: Version of ONNX's own domain in the current graph.
+        trials: Shapes and types of computations that ``fold`` was found to be able to make.
     """
 
     def __init__(self, model: ir.Model) -> None:
@@ -103,6 +104,7 @@ class Rewriter:
         self._of_shapes: dict[ir.Value, bool] = {}
         self._folded: dict[Any, ir.Value] = {}
         self.opset = 0
+        self.trials: dict[Hashable, tuple[list[int], torch.dtype]] = {}
         self.enter(model.graph, None)
 
     def enter(self, graph: ir.Graph, function: ir.Function | None) -> None:

@@ -390,7 +390,7 @@ class Rewriter:
             take_place(old, new, is_new=is_new, frees_name=old.producer() in dead)
         graph.remove([node for node in dead if node.graph is graph])
         for node in dead:
-            if isinstance(node.graph, ir.Graph):  # in a graph that encloses the root's
+            if node.graph is not None:  # in a graph that encloses the root's
                 node.graph.remove(node)
         self._name(made, name)
         for value in left:

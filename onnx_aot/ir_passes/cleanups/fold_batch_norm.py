@@ -136,9 +136,10 @@ def _multiply(weight: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
         return (weight.double() * factor).to(weight.dtype)
     product = torch.empty_like(weight)
     rows = max(1, PART * weight.shape[0] // weight.numel())
-    parts = (tensor.split(rows) for tensor in (product, weight, factor.expand_as(weight)))
-    for result, part, factors in zip(*parts, strict=True):
-        result.copy_(part.double() * factors)
+    factors = factor.expand_as(weight)
+    for start in range(0, weight.shape[0], rows):
+        part = slice(start, start + rows)
+        product[part] = weight[part].double() * factors[part]
     return product
 
 
@@ -161,9 +162,9 @@ def _scale_transposed(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
     """Scales the weight of a transposed convolution: [inputs, outputs / groups, ...]."""
-    by_group = weight.reshape(group, -1, *weight.shape[1:])
-    factor = _compute_factor(epsilon, scale, var).reshape(group, 1, -1, *[1] * (weight.ndim - 2))
-    return _multiply(by_group, factor).reshape(weight.shape)
+    of_group = _compute_factor(epsilon, scale, var).reshape(group, -1)
+    of_input = of_group.repeat_interleave(weight.shape[0] // group, 0)
+    return _multiply(weight, of_input.reshape(*weight.shape[:2], *[1] * (weight.ndim - 2)))
 
 
 def _fold_bias(

@@ -185,7 +185,7 @@ def _plan_evaluation(
 
 
 def _try_evaluate(
-    evaluate: Callable[..., torch.Tensor], contents: list[torch.Tensor | None]
+    evaluate: Callable[..., torch.Tensor], contents: Sequence[torch.Tensor | None]
 ) -> torch.Tensor | None:
     try:
         tensor: torch.Tensor = evaluate(*contents)

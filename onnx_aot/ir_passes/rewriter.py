@@ -89,6 +89,7 @@ class Rewriter:
 
     Attributes:
         opset: Version of ONNX's own domain in the current graph.
+        trials: Shapes and types of computations that ``fold`` was found to be able to make.
     """
 
     def __init__(self, model: ir.Model) -> None:
@@ -103,6 +104,7 @@ class Rewriter:
         self._of_shapes: dict[ir.Value, bool] = {}
         self._folded: dict[Any, ir.Value] = {}
         self.opset = 0
+        self.trials: dict[Hashable, tuple[list[int], torch.dtype]] = {}
         self.enter(model.graph, None)
 
     def enter(self, graph: ir.Graph, function: ir.Function | None) -> None:
@@ -390,7 +392,7 @@ class Rewriter:
             take_place(old, new, is_new=is_new, frees_name=old.producer() in dead)
         graph.remove([node for node in dead if node.graph is graph])
         for node in dead:
-            if isinstance(node.graph, ir.Graph):  # in a graph that encloses the root's
+            if node.graph is not None:  # in a graph that encloses the root's
                 node.graph.remove(node)
         self._name(made, name)
         for value in left:

@@ -25,6 +25,7 @@ BENCHMARKS = (
     "scaling",
     "memory",
     "big_model",
+    "bundle_memory",
     "graph_size",
     "optimizers",
     "latency",

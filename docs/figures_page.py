@@ -113,6 +113,7 @@ SOURCES = (
     _benchmark("Growth with depth", "scaling"),
     _benchmark("Memory", "memory"),
     _benchmark("Models that do not fit into memory", "big_model"),
+    _benchmark("Bundles of checkpoints", "bundle_memory"),
     _benchmark("Size of graphs", "graph_size"),
     _benchmark("What optimizers remove", "optimizers"),
     _benchmark("Latency", "latency"),

@@ -79,7 +79,7 @@ def _broadcast(op: Op, shapes: list[ir.Shape | None]) -> ir.Shape | None:
     first = shapes[0]
     if first is None:
         return None
-    if UNKNOWN not in first.dims and all(
+    if not any(map(_is_unknown, first.dims)) and all(
         shape is not None and (shape == first or not len(shape)) for shape in shapes[1:]
     ):
         return first.copy()
@@ -98,13 +98,20 @@ def _broadcast_sizes(op: Op, sizes: Sequence[Dimension]) -> Dimension:
     """Broadcasts sizes: a number other than 1 wins, else a size that all but the 1s share."""
     wide: Dimension = 1
     for size in sizes:
-        if size == 1 or (size == wide and size != UNKNOWN) or (isinstance(wide, int) and wide != 1):
+        if size == 1 or (isinstance(wide, int) and wide != 1):
+            continue
+        if size == wide and not _is_unknown(size):
             continue
         if wide == 1 or isinstance(size, int):
             wide = size
         else:
             return next((s for s in sizes if isinstance(s, int) and s != 1), op.fresh())
-    return op.fresh() if wide == UNKNOWN else wide
+    return op.fresh() if _is_unknown(wide) else wide
+
+
+def _is_unknown(size: Dimension) -> bool:
+    """Like ``size == UNKNOWN``, which takes a microsecond for an int."""
+    return not isinstance(size, int) and size.value is None
 
 
 def _shape_from_sizes(op: Op, value: ir.Value | None) -> Dimensions | None:

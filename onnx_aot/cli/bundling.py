@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,10 +30,23 @@ def bundle(
     verify: Annotated[
         bool, typer.Option(help="Compare steps with PyTorch, before weights become integers.")
     ] = False,
+    bounded: Annotated[
+        bool,
+        typer.Option(
+            help="For genai: layers with a sliding window keep the window alone. A beam search "
+            "needs --no-bounded."
+        ),
+    ] = True,
+    target: Annotated[
+        str, typer.Option(help="The runtime, such as onnxruntime==1.20; the installed one.")
+    ] = "onnxruntime",
 ) -> None:
     """Export a language model with its cache, configuration and tokenizer."""
     from onnx_aot.generation import bundle as write
 
+    options: dict[str, Any] = {"verify": verify, "target": target}
+    if layout == "genai":
+        options["bounded"] = bounded
     with errors_as_messages(), stage_names():
-        path = write(model, output, layout=layout, weights=weights, verify=verify)
+        path = write(model, output, layout=layout, weights=weights, **options)
     typer.echo(escape_for_stream(f"saved to {path}"))

@@ -8,6 +8,8 @@ from onnx_aot.errors import warn
 from onnx_aot.generation.exports import export_decoder, verify_steps
 from onnx_aot.generation.fused_inputs import keep_padding, rotate_inside, take_joined
 from onnx_aot.generation.shared_caches import in_place, read_lengths_of_mask, states_not_in_place
+from onnx_aot.generation.sliding_windows import keep_windows, layers_with_windows
+from onnx_aot.targets import RUNTIME
 
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
@@ -21,7 +23,7 @@ JOINED = {"joined_products"}
 """The rule that computes queries, keys and values at once, in which form attention takes them."""
 
 
-def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
+def export_for_genai(model: Any, *, bounded: bool = True, **options: Any) -> ONNXProgram:
     """Exports a decoder whose cache stays in the buffers that genai gives it, if it can.
 
     Otherwise a warning says so, and the model is exported again, without the operator for that:
@@ -29,12 +31,14 @@ def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
 
     Args:
         model: A language model of transformers.
-        **options: Options of ``export_decoder``. The opset is 23 by default.
+        bounded: Let buffers of layers with a sliding window hold the window alone, where the
+            operator can. A program without shared buffers, as in a beam search, fails then.
+        **options: Other options of ``export_decoder``. The opset is 23 by default.
 
     Raises:
         OnnxExporterError: As ``export_decoder`` raises.
     """
-    options = {"opset_version": OPSET, **options}
+    options = {"opset_version": OPSET, "bounded": False, **options}
     optimize = in_place(options.get("optimize", True))
     if optimize is None:
         return export_decoder(model, **options)
@@ -48,6 +52,8 @@ def export_for_genai(model: Any, **options: Any) -> ONNXProgram:
         take_joined(program)
         if options.get("verify") and program.has_values:
             verify_steps(program, model)
+        if bounded:
+            keep_windows(program, options.get("target", RUNTIME))
         return program
     warn(
         f"{type(model).__name__} gets a cache that every step copies, with "
@@ -90,6 +96,14 @@ def describe_for_genai(model: Any, program: ONNXProgram) -> dict[str, Any]:
         "num_hidden_layers": sum(name.endswith(".key") for name in inputs),
         "num_key_value_heads": getattr(config, "num_key_value_heads", None) or heads,
     }
+    window, layers = layers_with_windows(program)
+    if layers:
+        decoder["sliding_window"] = {
+            "window_size": window,
+            "slide_key_value_cache": False,  # the operator does it
+            "slide_inputs": False,
+            "layers": layers,
+        }
     tokens = {
         name: _token(model, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")
     }

@@ -19,9 +19,6 @@ Tensor = torch.Tensor  # within the class the name `torch` is a method's
 PART = 4 * 1024 * 1024
 """Bytes of a transposed weight that are copied at a time while it is written."""
 
-BLOCK = 64
-"""Columns of a transposed matrix that are copied at a time; more would not fit in the cache."""
-
 
 class FoldedTensor(ir.LazyTensor):
     """A tensor that replaces nodes on weights; computed each time its content is read.
@@ -104,13 +101,13 @@ def _split_into_parts(tensor: torch.Tensor, packs: bool) -> Sequence[torch.Tenso
 
 
 def _make_contiguous(tensor: torch.Tensor) -> torch.Tensor:
-    """Like ``contiguous()``, but faster for a transposed matrix, which is copied in blocks."""
-    if tensor.ndim != 2 or tensor.is_contiguous() or not tensor.t().is_contiguous():
-        return tensor.contiguous()
-    copied = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-    for start in range(0, tensor.shape[1], BLOCK):
-        copied[:, start : start + BLOCK] = tensor[:, start : start + BLOCK]
-    return copied
+    """Like ``contiguous()``, but several times faster for rows of a transposed matrix.
+
+    torch is fast at transposing a whole matrix, so the part is copied into one first.
+    """
+    if tensor.ndim == 2 and tensor.stride(0) == 1:
+        tensor = tensor.t().contiguous().t()
+    return tensor.contiguous()
 
 
 def sources_of(values: Iterable[ir.Value]) -> Iterator[ir.Value]:

@@ -89,6 +89,7 @@ class Rewriter:
 
     Attributes:
         opset: Version of ONNX's own domain in the current graph.
+        trials: Shapes and types of computations that ``fold`` was found to be able to make.
     """
 
     def __init__(self, model: ir.Model) -> None:
@@ -103,6 +104,7 @@ class Rewriter:
         self._of_shapes: dict[ir.Value, bool] = {}
         self._folded: dict[Any, ir.Value] = {}
         self.opset = 0
+        self.trials: dict[Hashable, tuple[list[int], torch.dtype]] = {}
         self.enter(model.graph, None)
 
     def enter(self, graph: ir.Graph, function: ir.Function | None) -> None:
@@ -301,6 +303,7 @@ class Rewriter:
         dtype: ir.DataType,
         shape: Sequence[int],
         key: Hashable = None,
+        suffix: str = "folded",
     ) -> ir.Value:
         """Returns an initializer that is computed from others, now or when it is written.
 
@@ -311,6 +314,7 @@ class Rewriter:
             dtype: Element type of the result.
             shape: Shape of the result.
             key: Identifies the computation; equal keys with equal sources share one value.
+            suffix: What stands behind the weight's name in that of the result.
         """
         known = None if key is None else self._folded.get((key, tuple(sources)))
         if known is not None and known.is_initializer():
@@ -322,7 +326,7 @@ class Rewriter:
             return self.initializer(compute(*tensors))
         near = (weights or sources)[0]
         value = ir.Value(
-            name=f"{str(near.name).removesuffix('_folded')}_folded",
+            name=f"{str(near.name).removesuffix('_folded')}_{suffix}",
             type=ir.TensorType(dtype),
             shape=ir.Shape(tuple(shape)),
             const_value=FoldedTensor(compute, sources, dtype, shape),
@@ -388,7 +392,7 @@ class Rewriter:
             take_place(old, new, is_new=is_new, frees_name=old.producer() in dead)
         graph.remove([node for node in dead if node.graph is graph])
         for node in dead:
-            if isinstance(node.graph, ir.Graph):  # in a graph that encloses the root's
+            if node.graph is not None:  # in a graph that encloses the root's
                 node.graph.remove(node)
         self._name(made, name)
         for value in left:

@@ -23,7 +23,14 @@ try:
 except ImportError:  # Windows, where a file that is open cannot be removed
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Journal", "journal_of", "lock_file", "remove_temporaries", "temporary_path"]
+__all__ = [
+    "Journal",
+    "is_remembered",
+    "journal_of",
+    "lock_file",
+    "remove_temporaries",
+    "temporary_path",
+]
 
 WAIT = 0.01
 """Seconds between attempts to get a lock that another save holds for the time of a few renames."""
@@ -108,8 +115,9 @@ class Journal:
         if self._descriptor is None:
             return
         known = {os.path.basename(path): _identify(now) for path, now in files.items()}
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(known).encode(), 0)
+        text = json.dumps(known).encode()
+        os.pwrite(self._descriptor, text, 0)
+        os.ftruncate(self._descriptor, len(text))  # from 0, ext4 would flush it to the disk
 
     def remembered(self) -> list[str]:
         """Names of files that a killed save wrote down and that are still the same files."""
@@ -134,6 +142,11 @@ class Journal:
                 os.unlink(_journal_path(self.path))
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def is_remembered(path: str) -> bool:
+    """True if there is a journal at a path: that of a running save, or one that a kill has left."""
+    return os.path.lexists(_journal_path(path))
 
 
 def remove_temporaries(path: str) -> None:

@@ -40,7 +40,12 @@ from onnx_aot.serialization.data_files import (
     shard_size,
     write_index,
 )
-from onnx_aot.serialization.journal import Journal, journal_of, remove_temporaries
+from onnx_aot.serialization.journal import (
+    Journal,
+    is_remembered,
+    journal_of,
+    remove_temporaries,
+)
 from onnx_aot.serialization.mapped_tensor import Sink, flat_bytes
 from onnx_aot.serialization.progress import Progress
 from onnx_aot.serialization.weights import is_absent, real_parts
@@ -125,8 +130,11 @@ def save_model(
             is_safetensors = external_data == "safetensors"
             files = _plan_files(weights, is_safetensors, limit) if external else []
             try:
-                with journal_of(path) as journal:
-                    _remove_leftovers(journal)
+                if is_remembered(path):
+                    with journal_of(path) as journal:
+                        _remove_leftovers(journal)
+                else:
+                    remove_temporaries(path)
                 refuse_full_disk(path, sum(file.size for file in files) if files else total)
                 if files:
                     _write_files(model, weights, path, files, is_safetensors, progress)

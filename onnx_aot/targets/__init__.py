@@ -16,6 +16,7 @@ from onnx_aot.targets.releases import (
     find_kernels,
     find_release,
     is_target,
+    order,
 )
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "find_release",
     "is_target",
     "legalize",
+    "order",
     "unsupported_nodes",
 ]

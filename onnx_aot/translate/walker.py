@@ -168,8 +168,9 @@ class Walker:
 
     def _is_complex(self, node: torch.fx.Node) -> bool:
         """True if a node needs a translation for complex numbers; calls with bodies do not."""
-        has_body = isinstance(node.target, HigherOrderOperator) or node.target is rolled
-        return is_complex(node, self._complex) and not has_body
+        if not is_complex(node, self._complex):
+            return False
+        return not isinstance(node.target, HigherOrderOperator) and node.target is not rolled
 
     def _plans_for(self, node: torch.fx.Node, complex_: bool) -> tuple[Plan, ...]:
         """The table's entries for a node, or those for complex numbers."""

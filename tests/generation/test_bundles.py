@@ -151,6 +151,10 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     done = call("bundle", str(source), "-o", target, "--for", "genai", "--verify")
     assert done.exit_code == 0, done.output
     assert done.stdout == f"saved to {tmp_path / 'out' / 'model.onnx'}\n"
+    older = ("--no-bounded", "--target", "onnxruntime==1.31", "--weights", "int4")
+    done = call("bundle", str(source), "-o", target, "--for", "genai", *older)
+    assert done.exit_code == 0, done.output
+    assert "MatMulNBits" in operators(tmp_path / "out" / "model.onnx")
     done = call("bundle", str(source), "-o", target, "--for", "tflite")
     assert done.exit_code == 2
     assert "expected one of optimum" in done.stderr

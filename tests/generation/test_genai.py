@@ -74,14 +74,21 @@ OTHERS: list[Callable[[], Any]] = [models.gemma2, models.gpt_oss, models.llama4,
 class InPlace:
     """Runs steps in buffers of a fixed length, which are full of NaN before the first step."""
 
-    def __init__(self, path: Path, batch: int, *, shared: bool = True) -> None:
+    def __init__(
+        self, path: Path, batch: int, *, shared: bool = True, slack: int | None = None
+    ) -> None:
+        """``slack``: how many positions buffers of a window have beyond those of the window."""
         self.session = onnxruntime.InferenceSession(path)
         types = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
         self.shared = shared
         self.buffers = {}
+        window = told_of(path).get("sliding_window", {"layers": []})
         for value in self.session.get_inputs():
             if value.name.startswith("past_key_values"):
-                shape = (batch, value.shape[1], LENGTH if shared else 0, value.shape[3])
+                length = LENGTH if shared else 0
+                if slack is not None and int(value.name.split(".")[1]) in window["layers"]:
+                    length = window["window_size"] + slack
+                shape = (batch, value.shape[1], length, value.shape[3])
                 empty = np.full(shape, np.nan, types[value.type])
                 self.buffers[value.name] = onnxruntime.OrtValue.ortvalue_from_numpy(empty)
 
@@ -146,6 +153,12 @@ def shares(path: Path) -> bool:
     return bool(told["search"]["past_present_share_buffer"])
 
 
+def told_of(path: Path) -> dict[str, Any]:
+    """Returns what genai is told of the decoder."""
+    told = json.loads(path.with_name("genai_config.json").read_text(encoding="utf-8"))
+    return dict(told["model"]["decoder"])
+
+
 def operators(path: Path) -> list[str]:
     return [node.op_type for node in onnx.load(path).graph.node]
 
@@ -154,8 +167,9 @@ def operators(path: Path) -> list[str]:
 def test_tokens_in_one_buffer(tmp_path: Path, make: Callable[[], Any]) -> None:
     """Padding may stand on either side; genai pads batches on the right."""
     model = make()
-    path = bundle(model, tmp_path, layout="genai", verify=True)
+    path = bundle(model, tmp_path, layout="genai", verify=True, bounded=False)
     assert shares(path)
+    assert "sliding_window" not in told_of(path)
     assert operators(path).count("GroupQueryAttention") == 2
     assert "Softmax" not in operators(path)
     wanted = expected(model, ROWS)
@@ -168,10 +182,47 @@ def test_tokens_in_one_buffer(tmp_path: Path, make: Callable[[], Any]) -> None:
     assert alone == wanted
 
 
-def test_several_tokens_behind_a_past(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [models.mistral, gemma3], ids=lambda make: make.__name__)
+def test_buffers_of_a_window(tmp_path: Path, make: Callable[[], Any]) -> None:
+    """They hold the window and as many other positions as genai likes, for rows of any length."""
+    model = make()
+    path = bundle(model, tmp_path, layout="genai", verify=True)
+    layers = [0] if make is gemma3 else [0, 1]
+    assert told_of(path)["sliding_window"] == {
+        "window_size": WINDOW,
+        "slide_key_value_cache": False,
+        "slide_inputs": False,
+        "layers": layers,
+    }
+    stored = onnx.load(path).graph
+    lengths = {v.name: v.type.tensor_type.shape.dim[2].dim_param for v in stored.input[-4:]}
+    assert [lengths[f"past_key_values.{layer}.key"] for layer in range(2)] == [
+        "past_window_length" if layer in layers else "past_sequence_length" for layer in range(2)
+    ]
+    wanted = expected(model, ROWS)
+    for slack in (0, 1, 16):
+        for left in (False, True):
+            runner = InPlace(path, len(ROWS), slack=slack)
+            assert runner.generate(ROWS, left, STEPS) == wanted, (slack, left)
+        alone = [InPlace(path, 1, slack=slack).generate([r], False, STEPS)[0] for r in ROWS]
+        assert alone == wanted
+
+
+@pytest.mark.parametrize("target", ["onnxruntime==1.31", "onnxruntime==1.20"])
+def test_releases_without_buffers_of_a_window(tmp_path: Path, target: str) -> None:
+    path = bundle(gemma3(), tmp_path, layout="genai", target=target, opset_version=20)
+    assert shares(path)
+    assert "sliding_window" not in told_of(path)
+    nodes = [n for n in onnx.load(path).graph.node if n.op_type == "GroupQueryAttention"]
+    assert nodes
+    assert not any(a.name == "sliding_window_cache" for node in nodes for a in node.attribute)
+
+
+@pytest.mark.parametrize("slack", [None, 2])
+def test_several_tokens_behind_a_past(tmp_path: Path, slack: int | None) -> None:
     """A row alone can go on with several tokens, as a chat does."""
     model = gemma3()
-    runner = InPlace(bundle(model, tmp_path, layout="genai"), 1)
+    runner = InPlace(bundle(model, tmp_path, layout="genai"), 1, slack=slack)
     ids = torch.tensor([[*ROWS[0], *ROWS[2]]])
     with torch.no_grad():
         wanted = model(ids).logits
@@ -186,11 +237,13 @@ def test_several_tokens_behind_a_past(tmp_path: Path) -> None:
 @pytest.mark.parametrize("weights", ["fp16", "int8", "int4"])
 def test_types_of_weights(tmp_path: Path, weights: str) -> None:
     """A buffer changes nothing: tokens are those of the same file with a cache that grows."""
-    path = bundle(gemma3(), tmp_path, layout="genai", weights=weights)
+    path = bundle(gemma3(), tmp_path / "whole", layout="genai", weights=weights, bounded=False)
     assert shares(path)
     rows, steps = [ROWS[0], ROWS[0][::-1]], 8
     grown = Decoder(path).generate(torch.tensor(rows), max_new_tokens=steps).tolist()
     assert InPlace(path, 2).generate(rows, False, steps) == grown
+    path = bundle(gemma3(), tmp_path / "windows", layout="genai", weights=weights)
+    assert InPlace(path, 2, slack=3).generate(rows, False, steps) == grown
 
 
 @pytest.mark.parametrize("make", OTHERS, ids=lambda make: make.__name__)

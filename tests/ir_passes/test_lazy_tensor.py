@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 import onnx_aot
 from onnx_aot.errors import SaveError
+from onnx_aot.ir_passes.cleanups import fold_batch_norm, fold_constants
 from onnx_aot.ir_passes.lazy_tensor import FoldedTensor
+from onnx_aot.serialization.serialize import model_bytes
 from tests.tolerances import assert_close
 
 SIZES = ((2, 7), (3, 5))
@@ -235,3 +237,29 @@ def test_a_view_is_written_part_by_part(weight: Tensor, monkeypatch: pytest.Monk
     assert file.getvalue() == folded.tobytes()
     assert len(file.getvalue()) == weight.nbytes
     assert weight.is_contiguous() or largest <= 72
+
+
+def test_large_weights_are_scaled_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts are those of the whole, bit by bit."""
+    program = exported(Net().eval())
+    whole = model_bytes(program.model)
+    monkeypatch.setattr(fold_batch_norm, "PART", 10)
+    assert model_bytes(program.model) == whole
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_layers_that_repeat_share_the_trial(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Any] = []
+    evaluate = fold_constants._try_evaluate
+
+    def count(function: Any, contents: Any) -> Any:
+        tried.append(function)
+        return evaluate(function, contents)
+
+    monkeypatch.setattr(fold_constants, "_try_evaluate", count)
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(layers)), nn.Linear(4, 5))
+    x = torch.randn(2, 3, 4)
+    program = onnx_aot.export(model, (x,), optimize={"fold_constants"})
+    assert operators(program) == ["MatMul", "Add"] * (layers + 1)
+    assert len(tried) == 2
+    assert_close(program(x)[0], model(x).detach())

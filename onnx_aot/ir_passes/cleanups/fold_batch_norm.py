@@ -16,6 +16,9 @@ __all__ = ["FOLD_BATCH_NORM"]
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 DEFAULT_EPSILON = 1e-5
 
+PART = 1 << 17
+"""Elements of a weight that are scaled at a time."""
+
 
 def fold_batch_norm(node: ir.Node, rewriter: Rewriter) -> bool:
     """Folds the factor and the term per channel into the preceding layer.
@@ -124,28 +127,44 @@ def _compute_factor(epsilon: float, scale: torch.Tensor, var: torch.Tensor) -> t
     return scale.double() / torch.sqrt(var.double() + epsilon)
 
 
+def _multiply(weight: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    """Multiplies in float64 and rounds once, in parts whose intermediate results fit in the cache.
+
+    Fresh memory for all of a large weight at once takes twice as long as the computation.
+    """
+    if weight.numel() <= PART:
+        return (weight.double() * factor).to(weight.dtype)
+    product = torch.empty_like(weight)
+    rows = max(1, PART * weight.shape[0] // weight.numel())
+    factors = factor.expand_as(weight)
+    for start in range(0, weight.shape[0], rows):
+        part = slice(start, start + rows)
+        product[part] = weight[part].double() * factors[part]
+    return product
+
+
 def _scale_outputs(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
     """Scales the weight of a convolution or Gemm: [outputs, ...]."""
     factor = _compute_factor(epsilon, scale, var).reshape(-1, *[1] * (weight.ndim - 1))
-    return (weight.double() * factor).to(weight.dtype)  # rounded once
+    return _multiply(weight, factor)
 
 
 def _scale_columns(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
     """Scales the right matrix of a product: [inputs, outputs]."""
-    return (weight.double() * _compute_factor(epsilon, scale, var)).to(weight.dtype)
+    return _multiply(weight, _compute_factor(epsilon, scale, var))
 
 
 def _scale_transposed(
     group: int, epsilon: float, weight: torch.Tensor, scale: torch.Tensor, var: torch.Tensor
 ) -> torch.Tensor:
     """Scales the weight of a transposed convolution: [inputs, outputs / groups, ...]."""
-    by_group = weight.double().reshape(group, -1, *weight.shape[1:])
-    factor = _compute_factor(epsilon, scale, var).reshape(group, 1, -1, *[1] * (weight.ndim - 2))
-    return (by_group * factor).reshape(weight.shape).to(weight.dtype)
+    of_group = _compute_factor(epsilon, scale, var).reshape(group, -1)
+    of_input = of_group.repeat_interleave(weight.shape[0] // group, 0)
+    return _multiply(weight, of_input.reshape(*weight.shape[:2], *[1] * (weight.ndim - 2)))
 
 
 def _fold_bias(

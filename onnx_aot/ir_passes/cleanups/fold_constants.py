@@ -104,15 +104,37 @@ def _fold_result(node: ir.Node, place: int, plan: _Plan, rewriter: Rewriter) -> 
         map(rewriter.is_foldable, given)
     ):
         return False
-    # a trial, so that saving cannot fail: on shapes alone, unless it needs the contents
-    tried = _try_evaluate(evaluate, [_stand_in(value, rewriter) for value in given])
-    if tried is None:
-        tried = _try_evaluate(evaluate, list(map(contents_of, given)))
-    if tried is None or list(tried.shape) != sizes or tried.dtype != dtypes.storage_dtype(dtype):
+    if _try_folding(place, plan, rewriter) != (sizes, dtypes.storage_dtype(dtype)):
         return False
     new = rewriter.fold(evaluate, given, dtype=dtype, shape=sizes, key=(place, key))
     rewriter.replace(result, new)
     return True
+
+
+def _try_folding(
+    place: int, plan: _Plan, rewriter: Rewriter
+) -> tuple[list[int], torch.dtype] | None:
+    """Shape and type of one result of a node, or None if torch cannot compute it.
+
+    Tried so that saving cannot fail: on shapes alone, unless the computation needs the contents.
+    Layers that repeat share a trial.
+    """
+    evaluate, given, key = plan
+    stand_ins = [_stand_in(value, rewriter) for value in given]
+    kinds = tuple(
+        (one.shape, one.dtype) if one.is_meta else value
+        for one, value in zip(stand_ins, given, strict=True)
+    )
+    trial = (place, key, kinds)
+    found = rewriter.trials.get(trial)
+    if found is not None:
+        return found
+    tried = _try_evaluate(evaluate, stand_ins)
+    if tried is not None:
+        found = rewriter.trials[trial] = list(tried.shape), tried.dtype
+        return found
+    tried = _try_evaluate(evaluate, list(map(contents_of, given)))
+    return None if tried is None else (list(tried.shape), tried.dtype)
 
 
 def _count_elements(value: ir.Value) -> int:
@@ -163,7 +185,7 @@ def _plan_evaluation(
 
 
 def _try_evaluate(
-    evaluate: Callable[..., torch.Tensor], contents: list[torch.Tensor | None]
+    evaluate: Callable[..., torch.Tensor], contents: Sequence[torch.Tensor | None]
 ) -> torch.Tensor | None:
     try:
         tensor: torch.Tensor = evaluate(*contents)

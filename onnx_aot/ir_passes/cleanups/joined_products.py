@@ -118,6 +118,9 @@ def _emit_joined(rewriter: Rewriter, node: ir.Node, products: Sequence[_Product]
 
 
 def _join_columns(*weights: torch.Tensor) -> torch.Tensor:
+    rows = [weight.t() for weight in weights]
+    if all(row.is_contiguous() for row in rows):  # as modules hold them: nothing is transposed
+        return torch.cat(rows).t()
     return torch.cat(weights, -1)
 
 

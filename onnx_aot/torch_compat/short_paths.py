@@ -11,8 +11,6 @@ Autograd knows that such a tensor has a gradient, and of which tensors, but not 
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import sys
 import types
 import weakref
@@ -23,10 +21,19 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import CaptureError
-from onnx_aot.torch_compat.lookup import FakeTensor, OpOverload, private
-from onnx_aot.torch_compat.overloads import aten, schema_of
+from onnx_aot.torch_compat.lookup import FakeTensor, private
+from onnx_aot.torch_compat.overloads import aten
 from onnx_aot.torch_compat.patching import Patch, Settings
 from onnx_aot.torch_compat.places import find_place
+from onnx_aot.torch_compat.short_results import (
+    Fakes,
+    Operator,
+    Result,
+    describe,
+    describe_result,
+    find_operator,
+    is_plain,
+)
 from onnx_aot.torch_compat.trace_copies import last_node
 
 __all__ = ["SHORT_PATHS", "ShortPathError", "refuse_gradients"]
@@ -45,124 +52,6 @@ class ShortPathError(RuntimeError):
 
 class _UnusualError(Exception):
     """An argument is one that torch has to record."""
-
-
-# --- operators -----------------------------------------------------------------------------------
-
-_DATA_TAGS = ("data_dependent_output", "dynamic_output_shape")
-_LEFT_OUT = frozenset(
-    ("detach", "detach_", "is_nonzero", "lift", "lift_fresh", "resize_", "resize_as_", "set_")
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Operator:
-    """An operator that returns one tensor.
-
-    Attributes:
-        name: The beginning of its nodes' names.
-        writes: Whether it writes to its first argument.
-    """
-
-    name: str
-    writes: bool
-
-
-def _operator(func: Any) -> _Operator | None:
-    """The operator, or None if torch has to record it."""
-    if not isinstance(func, OpOverload) or func.namespace != "aten":
-        return None
-    return _describe_operator(func)
-
-
-@functools.cache
-def _describe_operator(func: Any) -> _Operator | None:
-    schema = schema_of(func)
-    name = func.overloadpacket.__name__
-    if name in _LEFT_OUT or any(getattr(tag, "name", "") in _DATA_TAGS for tag in func.tags):
-        return None
-    if len(schema.returns) != 1 or str(schema.returns[0].type) != "Tensor":
-        return None
-    given = schema.arguments
-    written = [i for i, a in enumerate(given) if a.alias_info and a.alias_info.is_write]
-    if schema.is_mutable and (written != [0] or given[0].kwarg_only):
-        return None
-    return _Operator(torch.fx.Graph()._target_to_str(name), schema.is_mutable)
-
-
-# --- results -------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class _Result:
-    """What the result of a call is.
-
-    Attributes:
-        argument: The number of the tensor among the arguments that it is; None for a new tensor.
-        description: What a new tensor is like, see ``_description``.
-    """
-
-    argument: int | None
-    description: tuple[Any, ...] = ()
-
-
-_RESULTS: dict[Any, _Result | None] = {}  # None for results that torch has to make
-_MOST = 1 << 14
-
-
-def _description(tensor: Any) -> tuple[Any, ...]:
-    """What the results of operators depend on, except for elements."""
-    return (
-        tensor.dtype,
-        tensor.size(),
-        tensor.stride(),
-        tensor.storage_offset(),
-        tensor._fake_device,
-        tensor.requires_grad,
-    )
-
-
-def _describe_result(
-    operator: _Operator, made: Any, tensors: list[Any], before: list[Any]
-) -> _Result | None:
-    """What a result is, given the arguments and what they were like before the call."""
-    place = next((i for i, tensor in enumerate(tensors) if tensor is made), None)
-    if place is not None:
-        return _Result(place) if _description(made) == before[place] else None
-    storage = made.untyped_storage()
-    if operator.writes or any(t.untyped_storage()._cdata == storage._cdata for t in tensors):
-        return None
-    if made.layout != torch.strided or made.is_quantized or made.is_conj() or made.is_neg():
-        return None
-    if made.storage_offset() != 0 or made.constant is not None or made.real_tensor is not None:
-        return None
-    plain = torch.empty_strided(made.size(), made.stride(), dtype=made.dtype, device="meta")
-    if plain.untyped_storage().nbytes() != storage.nbytes():
-        return None
-    return _Result(None, _description(made))
-
-
-class _Fakes:
-    """Makes fake tensors in a quarter of the time that their class takes.
-
-    It is used while torch dispatches to no Python code.
-    """
-
-    def __init__(self) -> None:
-        self._attributes: dict[Any, dict[str, Any]] = {}
-
-    def make(self, mode: Any, elements: Any, device: Any) -> Any:
-        """A fake tensor with the memory of ``elements``, which may be a fake tensor."""
-        key = id(mode), device  # the attributes keep the mode
-        if key not in self._attributes:
-            plain = FakeTensor(mode, torch.empty(0, device="meta"), device)
-            self._attributes[key] = dict(vars(plain))
-        made = torch.Tensor._make_subclass(
-            FakeTensor, elements, False, dispatch_device=True, device_for_backend_keys=device
-        )
-        torch._C._set_throw_on_mutable_data_ptr(made)
-        vars(made).update(self._attributes[key])
-        return made
 
 
 # --- gradients -----------------------------------------------------------------------------------
@@ -231,6 +120,9 @@ _LITERALS = frozenset(
     )
 )
 
+_RESULTS: dict[Any, Result | None] = {}  # None for results that torch has to make
+_MOST = 1 << 14
+
 _AGREES: dict[Any, bool] = {}
 """Whether nodes of this module are those of torch, by torch's function; none if not compared."""
 
@@ -252,7 +144,7 @@ class _ShortPath:
         self._new, self._written = _apply(_WithoutGradient), _apply(_WrittenWithoutGradient)
         # Weak, as autograd's nodes hold it, through which the garbage collector does not see.
         self._self = weakref.ref(self)
-        self._fakes = _Fakes()
+        self._fakes = Fakes()
         self._texts: dict[Any, tuple[Any, str]] = {}
         self._modules: tuple[Any, Any] = (None, None)
 
@@ -262,7 +154,7 @@ class _ShortPath:
 
     def record(self, mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
         """Records a call of an operator, and returns its result."""
-        operator = _operator(func)
+        operator = find_operator(func)
         if operator is None or not pre_dispatch or self._is_unusual(mode, func):
             return self._original(mode, func, pre_dispatch, args, kwargs)
         tracer = mode.tracer
@@ -285,14 +177,14 @@ class _ShortPath:
             tracer, func, operator, tuple(nodes), dict(zip(kwargs, named, strict=True))
         )
         if found is None:
-            before = [_description(tensor) for tensor in tensors] if is_kept else []
+            before = [describe(tensor) for tensor in tensors] if is_kept else []
             with self._proxies._enable_thunkify(tracer):
                 result = func(*args, **kwargs)
             if type(result) is not FakeTensor or result._has_symbolic_sizes_strides:
                 self._proxies.track_tensor_tree(result, proxy, constant=None, tracer=tracer)
                 return result
             if is_kept:
-                self._keep(key, _describe_result(operator, result, tensors, before))
+                self._keep(key, describe_result(operator, result, tensors, before))
             value = self._copy(result)
         else:
             result, value = self._make(found, operator, tensors)
@@ -326,10 +218,10 @@ class _ShortPath:
             kind = type(value)
             if kind is FakeTensor:
                 entry = tracker.get(value)
-                if entry is None or entry.constant is not None or not _is_plain(value):
+                if entry is None or entry.constant is not None or not is_plain(value):
                     raise _UnusualError
                 tensors.append(value)
-                key.append(_description(value))
+                key.append(describe(value))
                 nodes.append(entry.proxy.node)
             elif kind in _LITERALS:
                 key.append((kind, value))
@@ -342,7 +234,7 @@ class _ShortPath:
                 raise _UnusualError
         return tuple(key), nodes
 
-    def _keep(self, key: Any, found: _Result | None) -> None:
+    def _keep(self, key: Any, found: Result | None) -> None:
         """Keeps what a result is, or compares it with what is kept.
 
         Raises:
@@ -359,7 +251,7 @@ class _ShortPath:
             _RESULTS.clear()
         _RESULTS[key] = known
 
-    def _make(self, found: _Result, operator: _Operator, tensors: list[Any]) -> tuple[Any, Any]:
+    def _make(self, found: Result, operator: Operator, tensors: list[Any]) -> tuple[Any, Any]:
         """Returns the result of a call, and the value of its node, which shares its memory."""
         gradients = [tensor for tensor in tensors if tensor.requires_grad]
         if found.argument is not None:
@@ -387,9 +279,7 @@ class _ShortPath:
 
     # --- nodes ---
 
-    def _make_node(
-        self, tracer: Any, func: Any, operator: _Operator, args: Any, kwargs: Any
-    ) -> Any:
+    def _make_node(self, tracer: Any, func: Any, operator: Operator, args: Any, kwargs: Any) -> Any:
         """Makes a node as the tracer does, and returns its proxy."""
         node = tracer.graph.create_node("call_function", func, args, kwargs, operator.name)
         scope = tracer.scope
@@ -425,10 +315,10 @@ class _ShortPath:
             self._texts[key] = frames, "".join(frames.format()).strip()  # with what the key is of
         return self._texts[key][1]
 
-    def _compare(self, operator: _Operator, mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    def _compare(self, operator: Operator, mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
         """Lets torch record a call, and compares the node with what this class would have made."""
         result = self._original(mode, func, True, args, kwargs)
-        if type(result) is not FakeTensor or not _is_plain(result):
+        if type(result) is not FakeTensor or not is_plain(result):
             return result
         node = last_node(mode.tracer.graph)
         assert node is not None
@@ -439,7 +329,7 @@ class _ShortPath:
             and [*node.meta] == [*expected, "val", "tensor_meta"]
             and all(node.meta[key] == expected[key] for key in expected)
             and type(value) is FakeTensor
-            and _description(value) == _description(copy)
+            and describe(value) == describe(copy)
             and vars(value) == vars(copy)
             and torch._C._dispatch_keys(value) == torch._C._dispatch_keys(copy)
             and value.untyped_storage()._cdata == copy.untyped_storage()._cdata
@@ -454,15 +344,6 @@ def _state() -> tuple[Any, ...]:
         torch.get_default_dtype(),
         torch._C._get_mkldnn_enabled(),
         torch._C._get_cudnn_enabled(),
-    )
-
-
-def _is_plain(tensor: Any) -> bool:
-    """True for a fake tensor of sizes that are numbers, without elements."""
-    return not (
-        tensor._has_symbolic_sizes_strides
-        or tensor.constant is not None
-        or tensor.real_tensor is not None
     )
 
 
@@ -494,7 +375,7 @@ def _dispatch_at_once(original: Callable[..., Any], settings: Settings) -> Calla
     kind = proxies.ProxyTorchDispatchMode
 
     def handle(curr_mode: Any, op_overload: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(curr_mode) is not kind or _operator(op_overload) is None or preserves():
+        if type(curr_mode) is not kind or find_operator(op_overload) is None or preserves():
             return original(curr_mode, op_overload, *args, **kwargs)
         return proxies.proxy_call(curr_mode, op_overload, curr_mode.pre_dispatch, args, kwargs)
 
@@ -574,7 +455,7 @@ _VIEWS = frozenset(
 
 def _view_at_once(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
     """Lets torch's C++ code make views of fake tensors, without shape functions in Python."""
-    fakes = _Fakes()
+    fakes = Fakes()
     in_kernel = private(f"{_FAKES}:in_kernel_invocation_manager")
 
     def dispatch(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -589,7 +470,7 @@ def _view_at_once(original: Callable[..., Any], settings: Settings) -> Callable[
 
 
 def _is_static_view(args: Any) -> bool:
-    if type(args[0]) is not FakeTensor or not _is_plain(args[0]):
+    if type(args[0]) is not FakeTensor or not is_plain(args[0]):
         return False
     return all(
         type(arg) is int or arg is None or (type(arg) is list and all(type(i) is int for i in arg))

@@ -511,7 +511,7 @@ def new_symbol(mode: FakeTensorMode, kind: type) -> Any:
 
 def has_symbols(mode: FakeTensorMode) -> bool:
     """False if a capture has met no symbolic size yet."""
-    return private_attribute(mode.shape_env, f"{_SHAPES}:ShapeEnv.var_to_range") != {}
+    return bool(private_attribute(mode.shape_env, f"{_SHAPES}:ShapeEnv.var_to_range") != {})
 
 
 def symbols_of_its_own(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:

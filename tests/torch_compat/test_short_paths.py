@@ -19,6 +19,7 @@ from onnx_aot.torch_compat import (
     short_paths,
     storage_key,
 )
+from onnx_aot.torch_compat.short_results import Result
 from tests.torch_compat.models import Example, function, rows
 from tests.torch_compat.test_spared_work import counted
 from tests.torch_compat.without import absent, exported, made, shows
@@ -197,7 +198,7 @@ def changed_results() -> Iterator[None]:
         if found is not None and found.argument is None:
             dtype, size, *others = found.description
             description = (dtype, (*size[:-1], size[-1] + 1), *others)
-            short_paths._RESULTS[key] = short_paths._Result(None, description)
+            short_paths._RESULTS[key] = Result(None, description)
     yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnx_aot.capture.patches import ALL_PATCHES, capabilities
 from onnx_aot.torch_compat import PRIVATE, hidden
+from tests import test_cuda
 from tests.capture.patches import test_derivatives, test_memories, test_recorded_gradients
 from tests.inspection import test_rounding
 from tests.ops.complex import test_fft
@@ -42,6 +43,7 @@ def test_every_row_is_shown() -> None:
     others = (
         test_autocast_marks,
         test_batching,
+        test_cuda,
         test_fft,
         test_interrupts,
         test_modules,

@@ -62,21 +62,20 @@ def _make_fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewrit
 
 def fold_parts(node: ir.Node, rewriter: Rewriter) -> bool:
     """``Split(weight, [2, 3])`` -> two weights, under the conditions of ``fold_constants``."""
-    plan = _plan_evaluation(node, functools.partial(_take_part, 0), rewriter)
+    plan = _plan_evaluation(node, _taker(0), rewriter)
     used = [place for place, value in enumerate(node.outputs) if value.uses()]
     if plan is None or not used:
         return False
     for place in used:
-        part = _plan_evaluation(node, functools.partial(_take_part, place), rewriter)
+        part = _plan_evaluation(node, _taker(place), rewriter)
         if part is None or not _fold_result(node, place, part, rewriter):
             return False
     return True
 
 
-def _take_part(
-    place: int, attributes: Mapping[str, object], inputs: Sequence[torch.Tensor]
-) -> torch.Tensor:
-    return SEVERAL["Split"](attributes, inputs)[place]
+@functools.cache  # one function for all nodes, by which equal computations are recognized
+def _taker(place: int) -> Evaluation:
+    return lambda attributes, inputs: SEVERAL["Split"](attributes, inputs)[place]
 
 
 def _fold_result(node: ir.Node, place: int, plan: _Plan, rewriter: Rewriter) -> bool:
@@ -181,7 +180,8 @@ def _plan_evaluation(
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
     evaluate = functools.partial(_evaluate_plans, evaluation, attributes, tuple(plans))
     keys = tuple(None if plan is None else plan.key for plan in plans)
-    return _Plan(evaluate, tuple(given), (node.op_type, repr(sorted(attributes.items())), keys))
+    key = (evaluation, node.op_type, repr(sorted(attributes.items())), keys)
+    return _Plan(evaluate, tuple(given), key)
 
 
 def _try_evaluate(

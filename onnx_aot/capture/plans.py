@@ -178,6 +178,17 @@ def _find_wrong_ones(attempts: Outcomes) -> list[RequestedDim]:
     return list(dict.fromkeys(found))
 
 
+def _squeezes_part(attempts: Outcomes) -> bool:
+    """True if a size that is squeezed may be other than 1 since a dimension may be 0, as in x[:1].
+
+    The dimension itself is not 1 then.
+    """
+    if not attempts.last.plan.from_zero:
+        return False
+    found = _find_wrong_ones(attempts)
+    return any(size_in_example(dim, attempts.requested) != 1 for dim in found)
+
+
 def _find_failing_ones(attempts: Outcomes) -> list[RequestedDim]:
     """The dimensions of size 1 that the model may fix, if its capture failed with these dynamic.
 
@@ -378,6 +389,11 @@ ROWS: tuple[Row, ...] = (
         "a size of 1 in the example, computed from dynamic sizes, may broadcast",
         _broadcasts_in_example,
         _change_last(small_sizes=False, from_zero=False),
+    ),
+    Row(
+        "sizes from zero on make a size that is squeezed dynamic",
+        _squeezes_part,
+        _change_last(from_zero=False),
     ),
     Row(
         "the model squeezes a size of the example that it may fix, or limits it to 1",

@@ -17,7 +17,7 @@ from onnx_aot.targets.emitter import Emitter
 from onnx_aot.targets.expansions_recurrent import RECURRENT
 from onnx_aot.targets.quantization import dequantize, quantize
 
-__all__ = ["EXPANSIONS"]
+__all__ = ["EXPANSIONS", "reduce_log_sum_exp"]
 
 Expansion = Callable[[Emitter, ir.Node], Sequence[ir.Value] | None]
 _T = ir.DataType
@@ -132,18 +132,22 @@ def _mean(e: Emitter, node: ir.Node) -> Sequence[ir.Value]:
 
 
 @_register_expansion("ReduceLogSumExp", [_T.FLOAT, _T.DOUBLE, *HALVES])
-def _reduce_log_sum_exp(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
+def reduce_log_sum_exp(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     """``log(sum(exp(x - m))) + m``, m being the largest number; 0 if that is infinite or NaN."""
     value, *axes = node.inputs
     assert value is not None
     narrow = value.dtype
     assert narrow is not None
-    if node.attributes.get_int("noop_with_empty_axes", 0) or "axes" in node.attributes:
+    if node.attributes.get_int("noop_with_empty_axes", 0):
         return None
     wide = _T.FLOAT if narrow in HALVES else narrow
     if narrow != wide:
         value = e.Cast(value, to=wide)
-    largest = e.ReduceMax(value, *axes, keepdims=1)
+    given = node.attributes.get_ints("axes", None)  # before opset 18
+    if given is None:
+        largest = e.ReduceMax(value, *axes, keepdims=1)
+    else:
+        largest, axes = e.reduce_axes("ReduceMax", value, given), [e.ints(given)]
     shift = e.Where(e.Less(e.Abs(largest), math.inf), largest, e.constant(0, wide))
     total = e.ReduceSum(e.Exp(e.Sub(value, shift)), *axes, keepdims=1)
     result = e.Add(e.Log(total), shift)

@@ -16,7 +16,7 @@ from onnx_aot.graph.opset_range import BUILT_OPSET
 from onnx_aot.graph.traversal import WITH_GRAPHS
 from onnx_aot.metadata.keys import FX_NODE, PIECE
 from onnx_aot.targets.emitter import Emitter
-from onnx_aot.targets.expansions import EXPANSIONS
+from onnx_aot.targets.expansions import EXPANSIONS, reduce_log_sum_exp
 from onnx_aot.targets.fusion_workarounds import (
     KEPT_APART,
     KEPT_APART_BEFORE_1_19,
@@ -36,7 +36,12 @@ from onnx_aot.targets.unsigned_activations import unsigned_activations
 
 __all__ = ["Adaptation", "Fit", "legalize", "unsupported_nodes"]
 
-_FOR_ONNX_RUNTIME = {**KEPT_APART, "QuantizeLinear": unsigned_activations}
+_FOR_ONNX_RUNTIME = {
+    **KEPT_APART,
+    "QuantizeLinear": unsigned_activations,
+    # Its kernel takes 0 for the largest number if the first is -inf: small sums become -inf (1.32).
+    "ReduceLogSumExp": reduce_log_sum_exp,
+}
 WRITTEN_FOR_IT = {
     **dict.fromkeys(FAMILY, _FOR_ONNX_RUNTIME),
     "opencv": KEPT_APART_IN_OPENCV,

@@ -347,3 +347,18 @@ def test_report(tmp_path: Any) -> None:
     assert "What the target needed" in text
     assert "casts to FLOAT" in text
     assert "other operators" in text
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *FLOATS], ids=str)
+@pytest.mark.parametrize("opset", [11, 17, 20])
+def test_small_sums_after_a_first_number_that_is_excluded(dtype: torch.dtype, opset: int) -> None:
+    def sums(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.logsumexp(1), x.logsumexp((0, 2), keepdim=True), x.logsumexp((0, 1, 2))
+
+    x = -torch.arange(200.0, 224).reshape(2, 3, 4).to(dtype)
+    x[:, 0, :2] = x[0, :2, 0] = x[1, :, 3] = -torch.inf
+    opset = max(opset, 13) if dtype == torch.bfloat16 else opset  # its first opset
+    program = onnx_aot.export(sums, (x,), dynamic_shapes=({0: "n"},), opset_version=opset)
+    for given in (x, x[:1], x[:0], torch.cat([x, torch.full_like(x, torch.inf)])):
+        for actual, expected in zip(program(given), sums(given), strict=True):
+            assert_close(actual, expected)

@@ -193,7 +193,8 @@ class _Rolling:
         stacked = dict(zip(made, results[len(slots) + len(written) :], strict=False))
         with self._graph.inserting_before(self._begin):
             for node, result in zip(written, results[len(slots) :], strict=False):
-                self._emit(aten.copy_.default, node, result)
+                # Run, copy_ would take a size that is 1 in the example for one that is always 1.
+                self._emit(aten.copy_.default, node, result, value=node.meta["val"])
             for source, nodes in finals.items():
                 value = (
                     last[source]
@@ -383,12 +384,14 @@ class _Rolling:
         with fake_mode_of(like) or contextlib.nullcontext():
             return torch.empty([*sizes, *like.shape], dtype=like.dtype, device=like.device)
 
-    def _emit(self, target: OpOverload, *args: Any) -> Node:
-        """Adds a call with its recorded result."""
+    def _emit(self, target: OpOverload, *args: Any, value: Any = None) -> Node:
+        """Adds a call with its recorded result, which is computed unless it is given."""
         node = self._graph.call_function(target, args)
-        values = torch.fx.map_arg(args, lambda given: given.meta["val"])
-        with fake_mode_of(values) or contextlib.nullcontext():
-            node.meta = {**_provenance(self._marks[0]), "val": target(*values)}
+        if value is None:
+            values = torch.fx.map_arg(args, lambda given: given.meta["val"])
+            with fake_mode_of(values) or contextlib.nullcontext():
+                value = target(*values)
+        node.meta = {**_provenance(self._marks[0]), "val": value}
         return node
 
     def _replace_collected(self, node: Node, source: Source, stacked: Node) -> None:

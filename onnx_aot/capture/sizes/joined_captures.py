@@ -268,7 +268,12 @@ class _Joining:
                 node = graph.call_function(aten.sym_size.int, (node, dim.axis))
                 node.meta["val"] = size
             symbols[name] = node
-        return record_expression(graph, part.condition, symbols, mode.shape_env)
+        # Symbols of captures from 0 and from 1 on have the same names, and differ nevertheless.
+        names = {str(symbol): symbol for symbol in part.condition.free_symbols}
+        same = {
+            names[n]: symbolic_expression(symbols[n].meta["val"]) for n in names if n in symbols
+        }
+        return record_expression(graph, part.condition.xreplace(same), symbols, mode.shape_env)
 
 
 def _read_items(graph: torch.fx.Graph, node: torch.fx.Node) -> Iterator[torch.fx.Node]:

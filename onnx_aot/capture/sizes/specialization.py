@@ -5,6 +5,7 @@ This runs only if a capture did not deliver the request, so it need not be fast.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import itertools
 import math
@@ -511,14 +512,14 @@ def _holds_in_range(
     """True if a condition on ``n`` holds in the range of a ``Dim``, as far as samples tell.
 
     Sizes 0 and 1 are tested only if the user's code asks about them, since torch's operators do
-    so as well. The same holds for sizes computed from ``n``, as in ``n // 2 != 1``, and for two
-    sizes that an operator finds unequal: ``x[:, -2:].contiguous()`` copies nothing if they are
-    equal, and the result is the same.
+    so as well. The same holds for sizes computed from ``n``, as in ``n // 2 != 1``, for strides, as
+    in ``12*max(1, n // 4) != 12``, and for two sizes that an operator finds unequal:
+    ``x[:, -2:].contiguous()`` copies nothing if they are equal, and the result is the same.
     """
     symbol = find_symbol(dim, requested, decisions)
     same = [d for d in decisions if symbol is not None and says_the_same(d, symbol, condition)]
     asked = any(decision.direct for decision in same)
-    if not asked and _OF_SMALL_SIZES.fullmatch(condition):
+    if not asked and _excludes_small_size(condition):
         return True
     by_kernels = same and all(decision.by_kernel for decision in same)
     if by_kernels and _OF_TWO_SIZES.fullmatch(condition):
@@ -530,8 +531,28 @@ def _holds_in_range(
     return all(holds(condition, {"n": n}) is not False for n in samples if first <= n <= last)
 
 
-_OF_SMALL_SIZES = re.compile(r"((?! and | or |%).)+ != [01]")
-"""Matches a condition that excludes a size of 0 or 1; remainders are no sizes."""
+def _excludes_small_size(condition: str) -> bool:
+    """True for a condition that excludes a size of 0 or 1, or a multiple of it; not a remainder."""
+    try:
+        match ast.parse(condition, mode="eval").body:
+            case ast.Compare(left, [ast.NotEq()], [ast.Constant(int(number))]):
+                return "%" not in condition and _is_small_size(left, number)
+    except SyntaxError:
+        pass
+    return False
+
+
+def _is_small_size(size: ast.expr, number: int) -> bool:
+    """True if a size that is this number is the product of a number and a size of 0 or 1."""
+    if number in (0, 1):
+        return True
+    match size:
+        case ast.Call(ast.Name("max"), [ast.Constant(1), inner]):
+            return _is_small_size(inner, number)
+        case ast.BinOp(ast.Constant(int(factor)), ast.Mult(), inner) if factor > 1:
+            return number % factor == 0 and _is_small_size(inner, number // factor)
+    return False
+
 
 _OF_TWO_SIZES = re.compile(r"(?!.*( and | or |%))[^=!<>]*\bn\b[^=!<>]* != [^=!<>]*\bn\b[^=!<>]*")
 """Matches a condition by which two sizes that are computed from ``n`` differ."""

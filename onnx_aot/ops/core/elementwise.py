@@ -330,9 +330,13 @@ def aten_round(op: Builder, self: Value) -> Value:
 @register(aten.round.decimals)
 def aten_round_decimals(op: Builder, self: Value, decimals: int = 0) -> Value:
     scale = 10.0 ** abs(decimals)
+    # the product may be beyond FLOAT16
+    value = op.cast(self, ir.DataType.FLOAT) if self.dtype in HALVES else self
     if decimals >= 0:
-        return op.Div(op.Round(op.Mul(self, scale)), scale)
-    return op.Mul(op.Round(op.Div(self, scale)), scale)
+        rounded = op.Div(op.Round(op.Mul(value, scale)), scale)
+    else:
+        rounded = op.Mul(op.Round(op.Div(value, scale)), scale)
+    return op.cast(rounded, self.dtype)
 
 
 @register(aten.trunc.default, aten.fix.default)

@@ -274,14 +274,14 @@ def aten_var_unbiased(
 def aten_std(
     op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> Value:
-    return op.Sqrt(_compute_variance(op, self, dim, correction, keepdim))
+    return _compute_deviation(op, self, dim, correction, keepdim)
 
 
 @register(aten.std.default, aten.std.dim)
 def aten_std_unbiased(
     op: Builder, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
 ) -> Value:
-    return op.Sqrt(_compute_variance(op, self, dim, int(unbiased), keepdim))
+    return _compute_deviation(op, self, dim, int(unbiased), keepdim)
 
 
 @register(aten.var_mean.correction)
@@ -303,8 +303,8 @@ def aten_var_mean_unbiased(
 def aten_std_mean(
     op: Builder, self: Value, dim: Axes = None, correction: Any = None, keepdim: bool = False
 ) -> list[Value]:
-    variance, mean = aten_var_mean(op, self, dim, correction, keepdim)
-    return [op.Sqrt(variance), mean]
+    deviation = _compute_deviation(op, self, dim, correction, keepdim)
+    return [deviation, compute_mean(op, self, dim, keepdim)]
 
 
 @register(aten.std_mean.default, aten.std_mean.dim)
@@ -346,6 +346,15 @@ def _compute_variance(
         return _emit_mean(op, square, axes, keepdim, count)
     total = op.reduce("ReduceSum", square, axes, keepdim)
     return op.Div(total, _degrees_of_freedom(op, count, correction, value.dtype))
+
+
+def _compute_deviation(
+    op: Builder, value: Value, dim: Axes, correction: Any, keepdim: bool
+) -> Value:
+    """The root of the variance, which may be beyond FLOAT16 itself."""
+    wide = op.cast(value, FLOAT) if value.dtype in HALVES else value
+    deviation = op.Sqrt(_compute_variance(op, wide, dim, correction, keepdim))
+    return op.cast(deviation, value.dtype)
 
 
 def _degrees_of_freedom(

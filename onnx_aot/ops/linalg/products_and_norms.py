@@ -21,7 +21,7 @@ from onnx_aot.ops.linalg.matrices import row_numbers
 from onnx_aot.ops.registry import register, register_names
 from onnx_aot.torch_compat import aten
 
-__all__ = ["reduce_vector_norm"]
+__all__ = ["raise_to", "reduce_vector_norm"]
 
 Value = ir.Value
 
@@ -303,8 +303,14 @@ def _reduce_norm(
         return op.reduce(REDUCTIONS[ord], value, axes, keepdim)
     if math.isinf(ord):
         return op.reduce("ReduceMax" if ord > 0 else "ReduceMin", op.Abs(value), axes, keepdim)
-    total = op.reduce("ReduceSum", op.Pow(op.Abs(value), float(ord)), axes, keepdim)
-    return op.Pow(total, 1.0 / ord)
+    total = op.reduce("ReduceSum", raise_to(op, op.Abs(value), ord), axes, keepdim)
+    return raise_to(op, total, 1.0 / ord)
+
+
+def raise_to(op: Builder, value: Value, exponent: float) -> Value:
+    """A power; the exponent is of type DOUBLE if the value is, and of type FLOAT otherwise."""
+    wide = ir.DataType.DOUBLE if value.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    return op.Pow(value, op.constant(float(exponent), wide))
 
 
 REDUCTIONS = {0: "ReduceSum", 1: "ReduceL1", 2: "ReduceL2"}
@@ -359,7 +365,7 @@ def aten__cdist_backward(
     elif p != 1:
         is_zero = op.Equal(distance if p > 1 else size, 0.0)
         share = op.Div(size, op.Where(op.Equal(distance, 0.0), 1.0, distance))
-        share = share if p == 2 else op.Pow(op.Where(is_zero, 1.0, share), p - 1.0)
+        share = share if p == 2 else raise_to(op, op.Where(is_zero, 1.0, share), p - 1.0)
         slope = op.Where(is_zero, 0.0, op.Mul(slope, share))
     return op.reduce("ReduceSum", op.Mul(slope, weight), [-2], False)
 

@@ -12,6 +12,7 @@ from onnx_aot.dtypes import to_onnx
 from onnx_aot.errors import MissingInOpset, OpsetError
 from onnx_aot.ops.core.creation import make_full
 from onnx_aot.ops.core.size_math import add_sizes, subtract_sizes
+from onnx_aot.ops.linalg.products_and_norms import raise_to
 from onnx_aot.ops.nn.conv_arguments import NARROW
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import aten
@@ -79,7 +80,7 @@ def _reduce_norm(op: Builder, value: Value, p: float, axes: Sequence[int]) -> Va
         return op.reduce("ReduceMax", size, axes, True)
     if p == 0.0:
         return op.reduce("ReduceSum", op.Sign(size), axes, True)
-    return op.Pow(op.reduce("ReduceSum", op.Pow(size, p), axes, True), 1.0 / p)
+    return raise_to(op, op.reduce("ReduceSum", raise_to(op, size, p), axes, True), 1.0 / p)
 
 
 def _scale_rows(op: Builder, value: Value, scale: Value) -> Value:

@@ -123,6 +123,22 @@ def test_pieces_of_one_element_in_the_example() -> None:
         compare(program, model, torch.randn(batch, steps, 4))
 
 
+def test_written_rows_of_one_element_in_the_example() -> None:
+    def integral(x: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
+        rows = torch.zeros(len(times), *x.shape)
+        for t in range(1, len(times)):
+            rows[t] = x * times[t]
+        return rows, torch.trapezoid(rows.sum(-1), times, dim=0)
+
+    example = (torch.randn(1, 4), torch.linspace(0, 1, 5))
+    program = onnx_aot.export(integral, example, dynamic_shapes=({0: "batch"}, {0: "steps"}))
+    for batch, steps in ((1, 5), (3, 2), (2, 9)):
+        given = torch.randn(batch, 4), torch.linspace(0, 2, steps)
+        for one, two in zip(program(*given), integral(*given), strict=True):
+            assert one.shape == two.shape
+            torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+
+
 def test_size_of_joined_pieces_is_that_of_the_input() -> None:
     program = onnx_aot.export(chunked, (X,), dynamic_shapes=({0: "batch", 1: "steps"},))
     (output,) = program.model.graph.outputs

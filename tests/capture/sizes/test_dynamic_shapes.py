@@ -372,3 +372,24 @@ def test_what_is_no_dimension(dimension: Any) -> None:
 def test_auto_accepts_a_fixed_dimension() -> None:
     program = onnx_aot.export(Specializes(), (X,), dynamic_shapes=({0: Dim.AUTO},))
     assert shapes(program) == [[4, 3]]
+
+
+@pytest.mark.parametrize("last", ["view", "unfold"])
+def test_windows_of_a_padded_size_limit_no_dim(last: str) -> None:
+    """torch compares strides, which tell whether there is a single window."""
+
+    def windows(x: Tensor) -> Tensor:
+        n, c, h, w = x.shape
+        x = torch.nn.functional.pad(x, (0, -w % 4, 0, -h % 4))
+        if last == "unfold":
+            return (
+                x.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 1, 4, 5).reshape(n, -1, 16 * c)
+            )
+        height, width = x.shape[2] // 4, x.shape[3] // 4
+        return x.view(n * c, height, 4, width, 4).transpose(2, 3).reshape(-1, 16)
+
+    dims = {0: Dim("n"), 2: Dim("h"), 3: Dim("w")}
+    program = onnx_aot.export(windows, (torch.randn(2, 3, 7, 10),), dynamic_shapes=(dims,))
+    for shape in ((1, 3, 3, 2), (1, 3, 2, 9), (2, 3, 11, 4), (3, 3, 8, 5)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x)[0], windows(x))

@@ -58,6 +58,17 @@ class TwoAxes(nn.Module):
         return x.reshape(x.shape[0], x.shape[1] // 2, 2, x.shape[2] // 4, 4).amax((2, 4))
 
 
+class Halved(nn.Module):
+    """Halves twice, each time after a branch of half of all sizes, captured from 0 or 1 on."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(2):
+            if x.shape[1] % 2:
+                x = torch.cat([x, x[:, -1:]], 1)
+            x = x.reshape(x.shape[0], x.shape[1] // 2, 2, 4).mean(2)
+        return x
+
+
 class Writes(nn.Module):
     """Has other constants on each side, writes in place, and counts its calls."""
 
@@ -117,7 +128,10 @@ def check(model: nn.Module, program: Any) -> None:
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize(
     ("model", "length"),
-    [(Landmarks(), 16), (PerBatch(), 16), (TwoAxes(), 4), (Pieces(), 8), (Longer(), 8)],
+    [
+        *((Landmarks(), 16), (PerBatch(), 16), (TwoAxes(), 4), (Pieces(), 8), (Longer(), 8)),
+        *((Halved(), 12), (Halved(), 6)),
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_captures_of_all_branches_are_one_model(model: nn.Module, length: int, batch: int) -> None:

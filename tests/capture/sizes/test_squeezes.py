@@ -144,3 +144,20 @@ def test_a_named_dimension_of_a_computed_size_that_is_1_is_refused() -> None:
     with pytest.warns(OnnxExporterWarning, match="squeeze removes dimensions of size 1"):
         program = onnx_aot.export(behind_a_slice, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
     torch.testing.assert_close(program(x := torch.rand(7, 3))[0], behind_a_slice(x))
+
+
+@pytest.mark.parametrize("dim", [Dim.AUTO, Dim.DYNAMIC], ids=["auto", "dynamic"])
+def test_a_slice_of_one_leaves_its_dimension_dynamic(dim: object) -> None:
+    """Beside an answer that is wrong for empty tensors, for which sizes count from zero."""
+
+    def forward(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x[x > 0], y[:, :1].squeeze(1) * 2
+
+    example = (torch.randn(4, 5), torch.randn(3, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OnnxExporterWarning)
+        program = onnx_aot.export(forward, example, dynamic_shapes=({0: dim}, {0: dim, 1: dim}))
+    for rows, columns in ((3, 6), (1, 1), (5, 2)):
+        given = torch.randn(4, 5), torch.randn(rows, columns)
+        for one, two in zip(program(*given), forward(*given), strict=True):
+            torch.testing.assert_close(one, two)

@@ -274,3 +274,20 @@ def test_long_cumulative_sums_are_as_exact_as_pytorchs(shapes: Any) -> None:
     exact = forward(x.double())
     errors = [float((found - exact).abs().max()) for found in (program(x)[0], forward(x))]
     assert errors[0] <= 2 * errors[1]
+
+
+def test_deviations_whose_squares_are_beyond_float16() -> None:
+    def deviate(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.std(1), *torch.std_mean(x, 1, correction=0), x.round(decimals=2)
+
+    x = torch.tensor([[88.8, -104.0, 0.125, 710.0], [1.0, 2.0, 3.0, 4.256]]).half()
+    for actual, expected in zip(onnx_aot.export(deviate, (x,))(x), deviate(x), strict=True):
+        assert torch.isfinite(expected).all()
+        torch.testing.assert_close(actual, expected, rtol=1e-2, atol=1e-3)
+
+
+def test_roots_of_float64_norms_are_exact() -> None:
+    x = torch.tensor([[7.0, -3.0, 2e5]], dtype=torch.float64)
+    program = onnx_aot.export(lambda x: (x.norm(3, dim=1), x.norm(2.3)), (x,))
+    for actual, expected in zip(program(x), (x.norm(3, dim=1), x.norm(2.3)), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=0)

@@ -138,6 +138,8 @@ def reduce_log_sum_exp(e: Emitter, node: ir.Node) -> Sequence[ir.Value] | None:
     assert value is not None
     narrow = value.dtype
     assert narrow is not None
+    if narrow not in (_T.FLOAT, _T.DOUBLE, *HALVES):
+        return None
     if node.attributes.get_int("noop_with_empty_axes", 0):
         return None
     wide = _T.FLOAT if narrow in HALVES else narrow

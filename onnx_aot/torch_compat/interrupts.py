@@ -2,14 +2,15 @@
 
 Python raises KeyboardInterrupt between any two instructions. If torch is just entering or leaving a
 context manager, or runs below C++ code that no exception may leave, this leaves torch in a state in
-which the next call crashes. So an interrupt waits until neither is the case, which takes
-milliseconds.
+which the next call crashes. If a record is being logged, other threads may wait for a lock forever.
+So an interrupt waits until none of this is the case, which takes milliseconds.
 """
 
 from __future__ import annotations
 
 import _thread
 import contextlib
+import logging
 import signal
 import threading
 import time
@@ -42,13 +43,14 @@ _QUESTIONS = ("sym_node.py", "recording.py", "symbolic_shapes.py")
 def may_interrupt(frame: FrameType | None) -> bool:
     """True if KeyboardInterrupt may be raised in a frame.
 
-    False if it, or a frame around it, enters or leaves a context or is called by torch's C++ code.
+    False if it, or a frame around it, enters or leaves a context or is called by torch's C++ code;
+    or if it logs, since the lock of a handler may then never be released.
     """
     while frame is not None:
         code = frame.f_code
         if code.co_name in _TRANSITIONS or code.co_name in _BELOW_CPP:
             return False
-        if code.co_filename.endswith(_BELOW_CPP_IN):
+        if code.co_filename.endswith(_BELOW_CPP_IN) or code.co_filename == logging.__file__:
             return False
         frame = frame.f_back
     return True

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import logging
 import random
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -197,6 +199,36 @@ def test_an_interrupt_waits_until_a_context_is_left() -> None:
         _waits_behind(context)
     assert context.finished
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Interrupting(logging.Handler):
+    """Gets a signal while it handles a record, with its lock."""
+
+    allowed = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        signal.raise_signal(signal.SIGINT)
+        self.allowed = may_interrupt(sys._getframe())
+
+
+def _logs(logger: logging.Logger) -> None:
+    logger.warning("a record")
+    threading.Event().wait(1)
+    raise AssertionError("not interrupted")
+
+
+@pytest.mark.usefixtures("_ctrl_c")
+def test_an_interrupt_waits_until_a_record_is_logged() -> None:
+    """Other threads would wait for the lock of the handler forever."""
+    logger, handler = logging.getLogger(f"{__name__}.interrupted"), Interrupting()
+    logger.addHandler(handler)
+    with pytest.raises(KeyboardInterrupt), interrupts_deferred():
+        _logs(logger)
+    logger.removeHandler(handler)
+    assert not handler.allowed
+    assert handler.lock is not None
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handler.lock.acquire, timeout=5).result()
 
 
 @pytest.mark.usefixtures("_ctrl_c")

@@ -547,7 +547,7 @@ def _is_small_size(size: ast.expr, number: int) -> bool:
     if number in (0, 1):
         return True
     match size:
-        case ast.Call(ast.Name("max"), [ast.Constant(1), inner]):
+        case ast.Call(ast.Name("max") | ast.Attribute(attr="sym_max"), [ast.Constant(1), inner]):
             return _is_small_size(inner, number)
         case ast.BinOp(ast.Constant(int(factor)), ast.Mult(), inner) if factor > 1:
             return number % factor == 0 and _is_small_size(inner, number // factor)

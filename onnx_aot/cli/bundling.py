@@ -31,12 +31,12 @@ def bundle(
         bool, typer.Option(help="Compare steps with PyTorch, before weights become integers.")
     ] = False,
     bounded: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            help="For genai: layers with a sliding window keep the window alone. A beam search "
-            "needs --no-bounded."
+            help="Let layers with a sliding window keep the window alone: the default for genai, "
+            "where a beam search needs --no-bounded."
         ),
-    ] = True,
+    ] = None,
     target: Annotated[
         str, typer.Option(help="The runtime, such as onnxruntime==1.20; the installed one.")
     ] = "onnxruntime",
@@ -45,7 +45,7 @@ def bundle(
     from onnx_aot.generation import bundle as write
 
     options: dict[str, Any] = {"verify": verify, "target": target}
-    if layout == "genai":
+    if bounded is not None:
         options["bounded"] = bounded
     with errors_as_messages(), stage_names():
         path = write(model, output, layout=layout, weights=weights, **options)

@@ -16,7 +16,7 @@ import torch
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.generation.exports import export_decoder, is_recurrent, save_program
-from onnx_aot.generation.folders import open_model
+from onnx_aot.generation.folders import check_folder, open_model
 from onnx_aot.generation.genai import describe_for_genai, export_for_genai
 from onnx_aot.generation.integers import to_int4, to_int8
 
@@ -86,8 +86,8 @@ def bundle(
             model's folder.
         **options: Options of ``export_decoder``. For genai, the opset is 23 by default, and
             ``bounded=False`` is for a beam search: else layers with a sliding window keep the
-            window alone, in buffers that the runtime has to share.
-            ``verify=True`` compares the program before factors become integers.
+            window alone, in buffers that the runtime has to share. ``verify=True`` compares the
+            program before factors become integers.
 
     Returns:
         The path of the model's file.
@@ -100,6 +100,8 @@ def bundle(
     _check_choice("layout", layout, LAYOUTS)
     _check_choice("weights", weights, tuple(WEIGHTS))
     target = Path(folder)
+    if isinstance(model, (str, os.PathLike)):
+        check_folder(model)
     target.mkdir(parents=True, exist_ok=True)
     if not isinstance(model, (str, os.PathLike)):
         own = copy.deepcopy(model).half() if weights == "fp16" else model

@@ -17,7 +17,7 @@ from onnx_aot.serialization.checkpoints import Given, read_checkpoint
 from onnx_aot.serialization.mapped_tensor import MappedFile
 from onnx_aot.serialization.progress import Progress
 
-__all__ = ["open_model"]
+__all__ = ["check_folder", "open_model"]
 
 CASTS = "weights"
 """Name of the file for weights of another type."""
@@ -32,9 +32,9 @@ def open_model(
     """Returns the model in a folder, in evaluation mode, as transformers would load it.
 
     Its parameters are mapped from the files, and so take no memory that the system could not use
-    otherwise. Those of another floating-point type are cast one by one into a file, which is
-    mapped. transformers loads weights into memory where it has to convert them, because their names
-    or shapes are not those of the model, or because they are quantized.
+    otherwise; they must not be written to. Those of another floating-point type are cast one by one
+    into a file, which is mapped. transformers loads weights into memory where it has to convert
+    them, because their names or shapes are not those of the model, or because they are quantized.
 
     Args:
         folder: A folder of transformers.
@@ -43,17 +43,11 @@ def open_model(
             model is used.
 
     Raises:
-        InvalidOptionError: There is no such model in the folder, or transformers cannot load it.
+        InvalidOptionError: transformers cannot load the model.
         SaveError: The cast weights do not fit on the disk.
     """
     import transformers
 
-    if not (Path(folder) / "config.json").is_file():
-        raise InvalidOptionError(
-            f"there is no config.json in {os.fspath(folder)}; pass the folder of a model of "
-            "transformers, as save_pretrained writes it",
-            code="OA701",
-        )
     try:
         model = _open_mapped(folder, dtype, Path(scratch) / CASTS)
         if model is None:
@@ -67,6 +61,20 @@ def open_model(
             code="OA701",
         ) from error
     return model.eval()
+
+
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """Checks that a folder is one of transformers.
+
+    Raises:
+        InvalidOptionError: It has no configuration.
+    """
+    if not (Path(folder) / "config.json").is_file():
+        raise InvalidOptionError(
+            f"there is no config.json in {os.fspath(folder)}; pass the folder of a model of "
+            "transformers, as save_pretrained writes it",
+            code="OA701",
+        )
 
 
 def _open_mapped(folder: str | os.PathLike[str], dtype: torch.dtype, casts: Path) -> Any:

@@ -9,7 +9,6 @@ from onnx_aot.generation.exports import export_decoder, verify_steps
 from onnx_aot.generation.fused_inputs import keep_padding, rotate_inside, take_joined
 from onnx_aot.generation.shared_caches import in_place, read_lengths_of_mask, states_not_in_place
 from onnx_aot.generation.sliding_windows import keep_windows, layers_with_windows
-from onnx_aot.targets import RUNTIME
 
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
@@ -38,7 +37,7 @@ def export_for_genai(model: Any, *, bounded: bool = True, **options: Any) -> ONN
     Raises:
         OnnxExporterError: As ``export_decoder`` raises.
     """
-    options = {"opset_version": OPSET, "bounded": False, **options}
+    options = {"opset_version": OPSET, **options, "bounded": False}
     optimize = in_place(options.get("optimize", True))
     if optimize is None:
         return export_decoder(model, **options)
@@ -53,7 +52,7 @@ def export_for_genai(model: Any, *, bounded: bool = True, **options: Any) -> ONN
         if options.get("verify") and program.has_values:
             verify_steps(program, model)
         if bounded:
-            keep_windows(program, options.get("target", RUNTIME))
+            keep_windows(program)
         return program
     warn(
         f"{type(model).__name__} gets a cache that every step copies, with "

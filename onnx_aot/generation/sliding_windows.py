@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from onnx_aot.generation.shared_caches import attention_nodes
+from onnx_aot.graph.names import Names, names_in
 
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
@@ -24,7 +26,22 @@ LAST, NEW = 5, 16
 LENGTHS = ("past_window_length", "total_window_length")
 
 
-def keep_windows(program: ONNXProgram, target: str | None) -> bool:
+@dataclasses.dataclass(frozen=True)
+class _Lengths:
+    """Values of which the rule ``shared_cache`` computes the lengths of rows.
+
+    Attributes:
+        count: The tokens of each row so far, without padding behind them.
+        rows: The number of new tokens, padding included.
+        one: The number 1.
+    """
+
+    count: ir.Value
+    rows: ir.Value
+    one: ir.Value
+
+
+def keep_windows(program: ONNXProgram) -> None:
     """Lets attention with a sliding window evict what later tokens do not attend to.
 
     Before::
@@ -43,23 +60,22 @@ def keep_windows(program: ONNXProgram, target: str | None) -> bool:
     tokens of a row, which ``count`` leaves out, must not take the place of tokens in them; so the
     operator is told how many of the new tokens there are.
 
+    Nothing changes if no layer has a window, if layers have several, which genai cannot be told, or
+    if the program's target has no such buffers.
+
     Args:
         program: A decoder whose cache is written in place; changed in place.
-        target: The runtime that it is for, as in ``onnx_aot.export``.
-
-    Returns:
-        False if nothing changes: no layer has a window, layers have several, which genai cannot be
-        told, or the runtime has no such buffers.
     """
     nodes = [node for node in attention_nodes(program) if _window_of(node) > 0]
-    counts = [_count_of(node) for node in nodes]
-    if len({_window_of(node) for node in nodes}) != 1 or None in counts or not _knows(target):
-        return False
-    made: dict[tuple[ir.Value, ir.Value], tuple[ir.Value, ir.Value]] = {}
-    for node, found in zip(nodes, counts, strict=True):
+    lengths = [_match_lengths(node) for node in nodes]
+    if len({_window_of(node) for node in nodes}) != 1 or None in lengths or not _fits(program):
+        return
+    names = Names(names_in(program.model))
+    made: dict[_Lengths, tuple[ir.Value, ir.Value]] = {}
+    for node, found in zip(nodes, lengths, strict=True):
         assert found is not None
-        if found not in made:
-            made[found] = _emit_lengths(node, *found)
+        if found not in made:  # the first of the nodes that read it
+            made[found] = _emit_lengths(node, found, names)
         last, new = made[found]
         node.replace_input_with(LAST, last)
         node.resize_inputs(NEW + 1)
@@ -71,7 +87,6 @@ def keep_windows(program: ONNXProgram, target: str | None) -> bool:
                 assert value.shape is not None
                 value.shape = ir.Shape([*value.shape[:2], length, value.shape[3]])
     program.optimize({"remove_unused"})
-    return True
 
 
 def layers_with_windows(program: ONNXProgram) -> tuple[int, list[int]]:
@@ -86,42 +101,41 @@ def _window_of(node: ir.Node) -> int:
     return node.attributes.get_int("local_window_size", -1)
 
 
-def _knows(target: str | None) -> bool:
+def _fits(program: ONNXProgram) -> bool:
+    """True if the runtime that a program was exported for has buffers of a window."""
     from onnx_aot.targets import RUNTIME, find_kernels, order
 
+    target = None if program._origin is None else program._origin.target
     kernels = None if target is None else find_kernels(target)
     return kernels is not None and kernels.runtime == RUNTIME and order(kernels.release) >= SINCE
 
 
-def _count_of(node: ir.Node) -> tuple[ir.Value, ir.Value] | None:
-    """The numbers of tokens in each row, without padding behind them, and of new tokens."""
-    value = node.inputs[LAST]
-    for expected in ("Cast", "Sub", "Max"):
-        producer = None if value is None else value.producer()
-        if producer is None or producer.op_type != expected:
-            return None
-        value = producer.inputs[0]
-        count, rows = value, producer.inputs[-1]
-    return None if count is None or rows is None else (count, rows)
+def _match_lengths(node: ir.Node) -> _Lengths | None:
+    cast = _producer(node.inputs[LAST], "Cast")
+    subtract = None if cast is None else _producer(cast.inputs[0], "Sub")
+    larger = None if subtract is None else _producer(subtract.inputs[0], "Max")
+    if subtract is None or larger is None:
+        return None
+    (count, rows), one = larger.inputs, subtract.inputs[1]
+    return None if count is None or rows is None or one is None else _Lengths(count, rows, one)
 
 
-def _emit_lengths(node: ir.Node, count: ir.Value, rows: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Index of the last token of each row, and the number of new tokens, before a node."""
-    last = node.inputs[LAST]
-    assert last is not None
-    cast = last.producer()
-    subtract = None if cast is None else cast.inputs[0].producer() if cast.inputs[0] else None
-    assert subtract is not None
-    one = subtract.inputs[1]
-    found = []
-    for name, operator, given in (("last", "Sub", [count, one]), ("new", "Min", [count, rows])):
-        wide = ir.node(operator, given)
+def _producer(value: ir.Value | None, operator: str) -> ir.Node | None:
+    node = None if value is None else value.producer()
+    return node if node is not None and node.op_type == operator and not node.domain else None
+
+
+def _emit_lengths(node: ir.Node, found: _Lengths, names: Names) -> tuple[ir.Value, ir.Value]:
+    """Emits the index of the last token of each row, and the number of new tokens."""
+    emitted = []
+    for operator, operand in (("Sub", found.one), ("Min", found.rows)):
+        wide = ir.node(operator, [found.count, operand])
         narrow = ir.node("Cast", wide.outputs, {"to": ir.DataType.INT32})
-        for made, kind in ((wide, count.dtype), (narrow, ir.DataType.INT32)):
-            made.outputs[0].type = None if kind is None else ir.TensorType(kind)
-            made.outputs[0].shape = count.shape
-            made.outputs[0].name = f"{last.name}.{name}.{made.op_type}"
+        for made, kind in ((wide, found.count.type), (narrow, ir.TensorType(ir.DataType.INT32))):
+            (value,) = made.outputs
+            value.type, value.shape = kind, found.count.shape
+            value.name = names.unique(f"{found.count.name}.{made.op_type}")
         assert node.graph is not None
         node.graph.insert_before(node, [wide, narrow])
-        found.append(narrow.outputs[0])
-    return found[0], found[1]
+        emitted.append(narrow.outputs[0])
+    return emitted[0], emitted[1]

@@ -123,7 +123,7 @@ from onnx_aot.torch_compat.releases import (
     is_tested,
 )
 from onnx_aot.torch_compat.rounded_sizes import ROUNDED_SIZES
-from onnx_aot.torch_compat.short_paths import SHORT_PATHS, ShortPathError, refuse_gradients
+from onnx_aot.torch_compat.short_paths import SHORT_PATHS, refuse_gradients
 from onnx_aot.torch_compat.size_division import SIZE_DIVISION
 from onnx_aot.torch_compat.size_logarithms import (
     LOG,
@@ -315,7 +315,6 @@ __all__ = [
     "Results",
     "Settings",
     "ShapeRule",
-    "ShortPathError",
     "SwitchedOff",
     "TensorCopies",
     "access_of_subclasses",

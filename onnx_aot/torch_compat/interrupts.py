@@ -30,7 +30,8 @@ PATIENCE = 2.0
 AGAIN = 0.002
 """Interval in seconds at which a waiting interrupt checks again."""
 
-_TRANSITIONS = ("__enter__", "__exit__", "__del__")
+# An ExitStack that was interrupted would not leave the context that it has just entered.
+_TRANSITIONS = ("__enter__", "__exit__", "__del__", "enter_context")
 # C++ code of torch calls __torch_dispatch__ when an operator is traced or a tensor is asked for its
 # device, and methods of sym_node.py and recording.py when sizes are compared. No exception may
 # leave some of that code. Callbacks for deleted objects, in the other two, swallow exceptions.

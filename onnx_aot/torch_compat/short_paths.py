@@ -124,7 +124,7 @@ _RESULTS: dict[Any, Result | None] = {}  # None for results that torch has to ma
 _MOST = 1 << 14
 
 _AGREES: dict[Any, bool] = {}
-"""Whether nodes of this module are those of torch, by torch's function; none if not compared."""
+"""Tells whether nodes made here are like torch's, by its function; empty before a comparison."""
 
 
 class _ShortPath:
@@ -221,7 +221,7 @@ class _ShortPath:
                 if entry is None or entry.constant is not None or not is_plain(value):
                     raise _UnusualError
                 tensors.append(value)
-                key.append(describe(value))
+                key.append((describe(value), torch._C._dispatch_keys(value).raw_repr()))
                 nodes.append(entry.proxy.node)
             elif kind in _LITERALS:
                 key.append((kind, value))
@@ -338,12 +338,16 @@ class _ShortPath:
 
 
 def _state() -> tuple[Any, ...]:
-    """Settings that results depend on."""
+    """Settings that results depend on; the last ones are for the strides of attention's."""
     return (
         torch.is_grad_enabled(),
         torch.get_default_dtype(),
         torch._C._get_mkldnn_enabled(),
         torch._C._get_cudnn_enabled(),
+        torch._C._get_cudnn_sdp_enabled(),
+        torch._C._get_flash_sdp_enabled(),
+        torch._C._get_math_sdp_enabled(),
+        torch._C._get_mem_efficient_sdp_enabled(),
     )
 
 
@@ -484,13 +488,18 @@ _NEEDED = (
     "torch:Tensor._make_subclass",
     "torch:_C.TensorBase._has_symbolic_sizes_strides",
     "torch:_C.TensorBase._is_view",
+    "torch:_C.DispatchKeySet.raw_repr",
     "torch:_C._DisablePythonDispatcher",
     "torch:_C._DisableTorchDispatch",
     "torch:_C._FunctionBase.apply",
     "torch:_C._dispatch_keys",
     "torch:_C._functorch.peek_interpreter_stack",
     "torch:_C._get_cudnn_enabled",
+    "torch:_C._get_cudnn_sdp_enabled",
+    "torch:_C._get_flash_sdp_enabled",
     "torch:_C._get_function_stack_at",
+    "torch:_C._get_math_sdp_enabled",
+    "torch:_C._get_mem_efficient_sdp_enabled",
     "torch:_C._get_mkldnn_enabled",
     "torch:_C._is_any_autocast_enabled",
     "torch:_C._len_torch_dispatch_stack",

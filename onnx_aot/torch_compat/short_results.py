@@ -44,7 +44,7 @@ class Operator:
 
 
 def find_operator(func: Any) -> Operator | None:
-    """The operator, or None if torch has to record it."""
+    """Returns the operator, or None if torch has to record it."""
     if not isinstance(func, OpOverload) or func.namespace != "aten":
         return None
     return _describe_operator(func)
@@ -70,7 +70,7 @@ def _describe_operator(func: Any) -> Operator | None:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What the result of a call is.
+    """Describes the result of a call.
 
     Attributes:
         argument: The number of the tensor among the arguments that it is; None for a new tensor.
@@ -82,7 +82,7 @@ class Result:
 
 
 def describe(tensor: Any) -> tuple[Any, ...]:
-    """What the results of operators depend on, except for elements."""
+    """Returns what the results of operators depend on, except for elements and dispatch keys."""
     return (
         tensor.dtype,
         tensor.size(),
@@ -96,7 +96,7 @@ def describe(tensor: Any) -> tuple[Any, ...]:
 def describe_result(
     operator: Operator, made: Any, tensors: list[Any], before: list[Any]
 ) -> Result | None:
-    """What a result is, given the arguments and what they were like before the call."""
+    """Returns what a result is, given the arguments and what they were like before the call."""
     place = next((i for i, tensor in enumerate(tensors) if tensor is made), None)
     if place is not None:
         return Result(place) if describe(made) == before[place] else None

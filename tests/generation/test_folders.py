@@ -153,8 +153,10 @@ def test_what_is_no_checkpoint(tmp_path: Path) -> None:
     (source / "config.json").write_text('{"model_type": "none"}')
     with pytest.raises(InvalidOptionError, match=r"transformers cannot load the model in .*none"):
         open_model(source, torch.float32, tmp_path)
+    (source / "config.json").unlink()
     with pytest.raises(InvalidOptionError, match=r"there is no config\.json"):
-        open_model(tmp_path, torch.float32, tmp_path)
+        bundle(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

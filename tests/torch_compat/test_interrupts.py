@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import random
@@ -167,6 +168,21 @@ def test_where_an_interrupt_may_come() -> None:
         assert may_interrupt(sys._getframe())
     assert context.allowed == [False, False]
     assert may_interrupt(None)
+
+
+def test_no_interrupt_may_come_while_a_stack_enters_a_context() -> None:
+    allowed = []
+
+    def look(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is contextlib.ExitStack.enter_context.__code__:
+            allowed.append(may_interrupt(frame))
+
+    with contextlib.ExitStack() as stack:
+        sys.setprofile(look)
+        stack.enter_context(contextlib.nullcontext())
+        sys.setprofile(None)
+        assert may_interrupt(sys._getframe())
+    assert allowed == [False]
 
 
 class Interrupted:

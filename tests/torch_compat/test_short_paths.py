@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import onnx_aot
 from onnx_aot.errors import CaptureError
@@ -122,6 +123,41 @@ def test_gradients_are_those_that_the_model_sees(enabled: bool) -> None:
             exported(example)
     assert state[:2] == state[2:4] == state[4:6]
     assert state[0][0] is enabled
+
+
+def test_tensors_that_differ_in_their_dispatch_keys_alone_are_told_apart() -> None:
+    def resolve(x: Tensor) -> Tensor:
+        z = torch.complex(x, x + 1)
+        plain, resolved = z.resolve_conj(), z.conj().resolve_conj()  # the first is z itself
+        seen.append((plain.is_conj(), resolved.is_conj()))
+        return torch.view_as_real(plain + resolved)
+
+    seen: list[tuple[bool, bool]] = []
+    example = Example(function(resolve), rows, sizes=(4,), dynamic_shapes=None)
+    expected = outcome(example, reuse="off")
+    for _ in range(2):
+        assert outcome(example) == expected
+    assert {*seen} == {(False, False)}
+
+
+def test_results_that_depend_on_settings_are_told_apart() -> None:
+    """Kernels of attention return results in other orders of their elements."""
+
+    def attend(x: Tensor) -> Tensor:
+        x = x.reshape(1, 2, 2, 3).transpose(1, 2)
+        with sdpa_kernel(SDPBackend.MATH):
+            first = nn.functional.scaled_dot_product_attention(x, x, x)
+        second = nn.functional.scaled_dot_product_attention(x, x, x)
+        seen.append((first.stride(), second.stride()))
+        return first + second
+
+    seen: list[tuple[Any, Any]] = []
+    example = Example(function(attend), rows, sizes=(4,), dynamic_shapes=None)
+    expected = outcome(example, reuse="off")
+    for _ in range(2):
+        assert outcome(example) == expected
+    assert len({*seen}) == 1
+    assert seen[0][0] != seen[0][1]
 
 
 CALLS = {

@@ -32,9 +32,10 @@ def open_model(
     """Returns the model in a folder, in evaluation mode, as transformers would load it.
 
     Its parameters are mapped from the files, and so take no memory that the system could not use
-    otherwise; they must not be written to. Those of another floating-point type are cast one by one
-    into a file, which is mapped. transformers loads weights into memory where it has to convert
-    them, because their names or shapes are not those of the model, or because they are quantized.
+    otherwise; what is written to them stays in memory. Those of another floating-point type are
+    cast one by one into a file, which is mapped. transformers loads weights into memory where it
+    has to convert them, because their names or shapes are not those of the model, or because they
+    are quantized.
 
     Args:
         folder: A folder of transformers.

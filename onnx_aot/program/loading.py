@@ -93,4 +93,4 @@ def _map_tensor(tensor: ir.ExternalTensor, model: str, files: dict[str, MappedFi
         return tensor
     if tensor.nbytes != math.prod(shape) * dtype.itemsize:
         return tensor
-    return StoredTensor(file, dtype, shape, offset, tensor.name)
+    return StoredTensor(file, file.map_tensor(dtype, shape, offset), offset, tensor.name)

@@ -172,7 +172,7 @@ def _make_stored_tensor(
     shape, (begin, end) = [int(size) for size in entry["shape"]], entry["data_offsets"]
     if end - begin != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"{name} has {end - begin} bytes for {dtype} of {shape}")
-    return StoredTensor(file, dtype, shape, start + begin, name)
+    return StoredTensor(file, file.map_tensor(dtype, shape, start + begin), start + begin, name)
 
 
 def _read_index(path: str) -> dict[str, Given]:

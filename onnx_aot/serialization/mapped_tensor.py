@@ -17,6 +17,7 @@ import torch
 from onnx_ir import tensor_adapters
 
 from onnx_aot import dtypes
+from onnx_aot.torch_compat import is_written_to
 
 __all__ = ["CastTensor", "MappedFile", "Sink", "StoredTensor", "flat_bytes"]
 
@@ -47,7 +48,7 @@ class MappedFile:
         return self._file.read(count) or b""
 
     def map_tensor(self, dtype: torch.dtype, shape: Sequence[int], offset: int) -> torch.Tensor:
-        """Returns a tensor on the file's bytes, which must not be written to.
+        """Returns a tensor on the file's bytes; what is written to it stays in memory.
 
         Raises:
             ValueError: The tensor extends beyond the end of the file.
@@ -58,11 +59,20 @@ class MappedFile:
         if count == 0:
             return torch.empty(tuple(shape), dtype=dtype)
         if self._mapping is None:
-            self._mapping = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        with warnings.catch_warnings():
+            self._mapping = self._map()
+        with (
+            warnings.catch_warnings(),
+            torch.inference_mode(False),
+        ):  # whose tensors have no version
             warnings.filterwarnings("ignore", message="The given buffer is not writable")
             flat = torch.frombuffer(self._mapping, dtype=dtype, count=count, offset=offset)
-        return flat.reshape(tuple(shape))
+            return flat.reshape(tuple(shape))
+
+    def _map(self) -> mmap.mmap:
+        try:
+            return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except OSError:  # the system promises no memory for as many bytes as could be written to
+            return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def copy_to(self, file: Any, offset: int, count: int) -> None:
         """Copies bytes into another file without touching the mapping."""
@@ -81,25 +91,28 @@ class StoredTensor(tensor_adapters.TorchTensor):
     """A tensor whose bytes are in a file, in the order that ONNX uses."""
 
     def __init__(
-        self,
-        file: MappedFile,
-        dtype: torch.dtype,
-        shape: Sequence[int],
-        offset: int,
-        name: str | None = None,
+        self, file: MappedFile, tensor: torch.Tensor, offset: int, name: str | None = None
     ) -> None:
-        """Raises ValueError if the tensor extends beyond the end of the file."""
-        super().__init__(file.map_tensor(dtype, shape, offset), name=name)
-        self._place = file, dtype, shape, offset
+        """``tensor`` is mapped from ``offset`` on."""
+        super().__init__(tensor, name=name)
+        self._file, self._offset = file, offset
 
     def with_name(self, name: str) -> StoredTensor:
         """Returns the same tensor under another name."""
-        return StoredTensor(*self._place, name=name)
+        return StoredTensor(self._file, self.raw, self._offset, name)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Returns an array that cannot be written to: ``tofile`` would not notice."""
+        array = super().numpy()
+        array.flags.writeable = False
+        return array
 
     def tofile(self, file: Any) -> None:
         """Writes the bytes to a binary file object."""
-        source, _, _, offset = self._place
-        source.copy_to(file, offset, self.nbytes)
+        if is_written_to(self.raw):
+            super().tofile(file)
+        else:
+            self._file.copy_to(file, self._offset, self.nbytes)
 
 
 class CastTensor(ir.LazyTensor):

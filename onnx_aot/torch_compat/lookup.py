@@ -102,6 +102,7 @@ PRIVATE: dict[str, str] = {
     "torch._dynamo.source:ConstantSource": "Relations such as n + 1 may be wrong for n = 0.",
     # tensors and tracing
     "torch:UntypedStorage._cdata": "Storages are told apart by weak references, which take longer.",
+    "torch:Tensor._version": "Weights in files are mapped for a save, not copied by the system.",
     "torch._C._functorch:get_unwrapped": (
         "Writes to a buffer inside of torch.vmap are not seen if the row of vmap_impl is off, so a "
         "model that reads its value before takes it for a constant."

@@ -33,6 +33,7 @@ __all__ = [
     "has_symbols",
     "is_data_symbol",
     "is_symbol",
+    "is_written_to",
     "known_number",
     "memory_keys",
     "named_expression",
@@ -480,6 +481,11 @@ def symbolic_truth(value: Any) -> bool | None:
             return True
         negated = torch.sym_not(value)  # type: ignore[no-untyped-call]
         return False if test(negated) else None
+
+
+def is_written_to(tensor: torch.Tensor) -> bool:
+    """False if no operator has written to a tensor, or to a view of it, since it was made."""
+    return bool(private_attribute(tensor, "torch:Tensor._version", default=1))
 
 
 def memory_keys(tensor: torch.Tensor) -> list[int]:

@@ -68,6 +68,13 @@ def taken_by_number(x: Tensor) -> Tensor:
     return torch.stack(states, 1)
 
 
+def backwards(x: Tensor) -> Tensor:
+    total = torch.zeros_like(x[:, 0])
+    for row in reversed([x[:, t].exp() for t in range(x.shape[1])]):
+        total = total * 0.5 + row
+    return total
+
+
 def of_pieces(split: Callable[[Tensor], Any]) -> Callable[[Tensor], Tensor]:
     def join(x: Tensor) -> Tensor:
         return torch.cat([piece.exp() for piece in split(x)], 1)
@@ -82,6 +89,7 @@ def numbered(x: Tensor) -> Tensor:
 LOOPS: dict[str, Callable[[Tensor], Tensor]] = {
     "enumerate in the packages of the model": over_numbers,
     "zip in the packages of the model": over_two,
+    "reversed in the packages of the model": backwards,
     "torch:unbind": unbound,
     "torch:Tensor.unbind": over_slices,
     "torch:SymInt.__index__": taken_by_number,

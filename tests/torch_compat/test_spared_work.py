@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import onnx_aot
+from onnx_aot.serialization.mapped_tensor import MappedFile
 from onnx_aot.torch_compat import SPARED_WORK, find_capabilities
+from tests.serialization.checkpoint_files import write_safetensors
 from tests.torch_compat.models import Example, function, rows
 from tests.torch_compat.without import absent, differs, exported, shows
 
@@ -199,3 +202,27 @@ def test_programs_can_be_run_and_saved(tmp_path: Any) -> None:
     more = torch.randn(5, 3)
     for one in (program, again):
         torch.testing.assert_close(one.module()(more), model(more))
+
+
+@shows("torch:Tensor._version")
+def test_weights_in_files_are_not_mapped_for_a_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[int] = []
+    copy_to = MappedFile.copy_to
+
+    def count(self: MappedFile, file: Any, offset: int, size: int) -> None:
+        copied.append(size)
+        copy_to(self, file, offset, size)
+
+    monkeypatch.setattr(MappedFile, "copy_to", count)
+    model = nn.Linear(3, 5)
+    write_safetensors(tmp_path / "weights.safetensors", model.state_dict())
+    program = onnx_aot.export(model, (torch.ones(2, 3),), optimize=False)
+    program.apply_weights(tmp_path / "weights.safetensors")
+    program.save(tmp_path / "copied.onnx")
+    assert sorted(copied) == [5 * 4, 15 * 4]
+    with absent("torch:Tensor._version"):
+        program.save(tmp_path / "mapped.onnx")
+    assert len(copied) == 2
+    assert (tmp_path / "copied.onnx").read_bytes() == (tmp_path / "mapped.onnx").read_bytes()

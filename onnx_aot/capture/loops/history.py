@@ -106,6 +106,13 @@ class History:
         return len(self.before) + self._count + len(self.after)
 
     @property
+    def can_be_stacked(self) -> bool:
+        """True if all elements have the shape and dtype of the second step's."""
+        first = () if self.first is None else (self.first,)
+        others = (*self.before, *first, self.third, *self.after)
+        return all(_shape(each) == _shape(self.second) for each in others)
+
+    @property
     def _count(self) -> Any:
         return self.loop.count - (self.first is None)
 

@@ -46,7 +46,8 @@ Node = torch.fx.Node
 
 _STACKED = (
     "use its first or last element, or join the whole list, torch.stack(values, dim); compute with "
-    "its elements inside of the loop, or on the joined tensor"
+    "its elements inside of the loop, on the joined tensor, or in a loop over enumerate(values), "
+    "zip(values, others) or reversed(values)"
 )
 _COPY = "write to a copy, value.clone(), or compute a new tensor"
 

@@ -113,7 +113,15 @@ class Loops:
     def _find_steps(self, items: Any) -> Steps | None:
         if isinstance(items, torch.Tensor):
             return self.unbind(items, 0) if items.dim() else None
-        return items if isinstance(items, Steps) else None
+        return items if isinstance(items, Steps) else self.find_elements(items)
+
+    def find_elements(self, items: Any) -> Steps | None:
+        """The elements of a list with a value of each step; None for other lists."""
+        history = self.find_history(items)
+        if history is None or not history.can_be_stacked:
+            return None
+        stacked = history.stack()
+        return Steps(self, history.length, lambda index: stacked.select(0, index))
 
     def count(self, items: Any) -> Any:
         """The symbolic length of what is looped over, or of a list of all steps; else None."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.patches.python_builtins import find_uses
-from onnx_aot.capture.sizes.piece_counts import is_unpacked
+from onnx_aot.capture.sizes.piece_counts import is_looped_over, is_unpacked
 from onnx_aot.torch_compat import Patch, Settings
 
 __all__ = ["LOOPS"]
@@ -32,6 +32,16 @@ def _zip(original: Any, settings: Settings) -> Callable[..., Any]:
         return builtins.zip(*iterables, strict=strict) if steps is None else steps
 
     return zip
+
+
+def _reversed(original: Any, settings: Settings) -> Callable[..., Any]:
+    def reversed(sequence: Any) -> Any:
+        # Else the elements may be joined, torch.stack(list(reversed(values))), without a loop.
+        loops = settings.loops
+        steps = loops.find_elements(sequence) if is_looped_over(sys._getframe()) else None
+        return builtins.reversed(sequence if steps is None else steps)
+
+    return reversed
 
 
 def _unbind(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
@@ -109,7 +119,11 @@ LOOPS: tuple[Patch, ...] = (
             when=_rolls,
             places=find_uses(name),
         )
-        for name, make in (("enumerate", _enumerate), ("zip", _zip))
+        for name, make in (
+            ("enumerate", _enumerate),
+            ("zip", _zip),
+            ("reversed", _reversed),
+        )
     ),
     *(
         Patch(

@@ -15,7 +15,7 @@ from typing import Any
 from onnx_aot.metadata.user_code import is_users_frame
 from onnx_aot.torch_compat import find_kernel_with_number, schema_of
 
-__all__ = ["find_count_condition", "is_unpacked"]
+__all__ = ["find_count_condition", "is_looped_over", "is_unpacked"]
 
 
 def find_count_condition(
@@ -52,10 +52,24 @@ def is_unpacked(frame: FrameType | None) -> bool:
     Args:
         frame: The frame that is called, by the user's code or by functions of torch.
     """
+    return _next_instruction(frame) in ("UNPACK_SEQUENCE", "UNPACK_EX")
+
+
+def is_looped_over(frame: FrameType | None) -> bool:
+    """True if the user's code goes through what its present call gives, ``for x in f()``.
+
+    Args:
+        frame: The frame that is called, by the user's code or by functions of torch.
+    """
+    return _next_instruction(frame) == "GET_ITER"
+
+
+def _next_instruction(frame: FrameType | None) -> str | None:
+    """The name of the instruction that follows the present call in the user's code."""
     while frame is not None and not is_users_frame(frame):
         frame = frame.f_back
     following = None if frame is None else next(_following(frame), None)
-    return following is not None and following.opname in ("UNPACK_SEQUENCE", "UNPACK_EX")
+    return None if following is None else following.opname
 
 
 def _gives_list(operator: Any) -> bool:

@@ -233,6 +233,30 @@ class OverTensors(nn.Module):
         return total
 
 
+class OverLists(nn.Module):
+    """Goes through lists that loops have filled, with their numbers, together and backwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forwards, self.backwards = nn.RNNCell(4, 4), nn.RNNCell(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        rows = x.unbind(1)
+        h, ahead = torch.zeros_like(x[:, 0]), []
+        for row in rows:
+            h = self.forwards(row, h)
+            ahead.append(h)
+        h, back = torch.zeros_like(x[:, 0]), []
+        for row in reversed(ahead):
+            h = self.backwards(row, h)
+            back.append(h)
+        both = [torch.cat([one, two], 1) for one, two in zip(ahead, back[::-1], strict=True)]
+        total = torch.zeros_like(both[0])
+        for index, each in enumerate(both):
+            total = total * 0.5 + each * index
+        return torch.stack(both, 1), total, torch.stack(list(reversed(back)))
+
+
 class TwiceCalled(nn.Module):
     """Calls a module with a loop twice, and has a static loop around them and one inside."""
 
@@ -337,6 +361,7 @@ MODELS: dict[str, nn.Module] = {
         RunningMaximum,
         Comprehension,
         OverTensors,
+        OverLists,
         TwiceCalled,
         Delayed,
         *([IndexedLists] if sys.version_info >= (3, 11) else []),

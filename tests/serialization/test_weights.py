@@ -131,7 +131,8 @@ def test_what_lies_in_safetensors_stays_there(tmp_path: Path) -> None:
 
 def test_what_is_written_to_stored_weights_is_saved(tmp_path: Path) -> None:
     net, program = real(), fake(optimize=False)
-    program.apply_weights(stored_in(tmp_path, "folder", net))
+    checkpoint = stored_in(tmp_path, "folder", net)
+    program.apply_weights(checkpoint)
     held = program.model.graph.initializers["linear.weight"].const_value
     assert isinstance(held, StoredTensor)
     with pytest.raises(ValueError, match="read-only"):
@@ -140,10 +141,10 @@ def test_what_is_written_to_stored_weights_is_saved(tmp_path: Path) -> None:
     program.save(tmp_path / "model.onnx")
     with torch.no_grad():
         net.linear.weight.view(-1)[3:].mul_(2)
-    loaded = onnx_aot.load(tmp_path / "model.onnx")
+    loaded = onnx_aot.ONNXProgram.load(tmp_path / "model.onnx")
     assert_close(loaded(X)[0], net(X))
     again = fake(optimize=False)
-    again.apply_weights(tmp_path / "folder")  # the file is as it was
+    again.apply_weights(checkpoint)  # the file is as it was
     assert_close(again(X)[0], real()(X))
 
 

@@ -171,7 +171,7 @@ class Matched:
         if len(second.values) != len(third.values):
             longer = max(second.values, third.values, key=len)
             raise _describe_difference(longer[min(len(second.values), len(third.values))])
-        self._find_following()
+        self.find_following()
 
     @property
     def slots(self) -> list[Slot]:
@@ -317,7 +317,12 @@ class Matched:
             location(user),
         )
 
-    def _find_following(self) -> None:
+    def find_following(self) -> None:
+        """Finds what each slot is at the next step.
+
+        Raises:
+            UnrollableError: No step computes it.
+        """
         for slot in self.slots:
             position = self.second.position.get(slot.third)
             if position is not None:

@@ -163,6 +163,7 @@ class _Rolling:
         self._sources = [
             self._matched.resolve(node.args[1], node.args[2], node) for node in self._collected
         ]
+        self._matched.find_following()  # of slots that only lists need
         self._inside = {node for step in steps for node in step.nodes}
         self._whole = self._matched.match_first(self._first, numbers[1])
         if self._whole is not None and any(map(self._is_used_later, self._whole.values)):

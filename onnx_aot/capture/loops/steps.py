@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
@@ -26,6 +27,8 @@ from onnx_aot.torch_compat import (
 from onnx_aot.torch_ops.loop_marks import LOOP_STEP
 
 __all__ = ["Loops", "Steps"]
+
+_REVERSED = (type(reversed([])), type(reversed(())))
 
 
 class Loops:
@@ -116,7 +119,9 @@ class Loops:
         return items if isinstance(items, Steps) else self.find_elements(items)
 
     def find_elements(self, items: Any) -> Steps | None:
-        """The elements of a list with a value of each step; None for other lists."""
+        """The elements of a list, or of its ``reversed``, with a value of each step; else None."""
+        if type(items) in _REVERSED:
+            items = list(copy.copy(items))  # the copy begins where the iterator is
         history = self.find_history(items)
         if history is None or not history.can_be_stacked:
             return None

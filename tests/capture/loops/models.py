@@ -257,6 +257,19 @@ class OverLists(nn.Module):
         return torch.stack(both, 1), total, torch.stack(list(reversed(back)))
 
 
+class OverNeighbours(nn.Module):
+    """Goes through a list with the next elements, and with those from the end."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        rows = [x[:, t].exp() for t in range(x.shape[1])]
+        change, both = torch.zeros_like(rows[0]), torch.zeros_like(rows[0])
+        for one, two in zip(rows[:-1], rows[1:], strict=True):
+            change = change + (two - one).abs()
+        for one, two in zip(rows, reversed(rows), strict=True):
+            both = both * 0.5 + one / two
+        return change, both
+
+
 class TwiceCalled(nn.Module):
     """Calls a module with a loop twice, and has a static loop around them and one inside."""
 
@@ -362,6 +375,7 @@ MODELS: dict[str, nn.Module] = {
         Comprehension,
         OverTensors,
         OverLists,
+        OverNeighbours,
         TwiceCalled,
         Delayed,
         *([IndexedLists] if sys.version_info >= (3, 11) else []),

@@ -263,7 +263,7 @@ class OverNeighbours(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         rows = [x[:, t].exp() for t in range(x.shape[1])]
         change, both = torch.zeros_like(rows[0]), torch.zeros_like(rows[0])
-        for one, two in zip(rows[:-1], rows[1:], strict=True):
+        for one, two in zip(rows[:-1], rows[1:], strict=True):  # noqa: RUF007
             change = change + (two - one).abs()
         for one, two in zip(rows, reversed(rows), strict=True):
             both = both * 0.5 + one / two

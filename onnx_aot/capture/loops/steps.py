@@ -28,7 +28,7 @@ from onnx_aot.torch_ops.loop_marks import LOOP_STEP
 
 __all__ = ["Loops", "Steps"]
 
-_REVERSED = (type(reversed([])), type(reversed(())))
+_REVERSED: tuple[type, ...] = (type(reversed([])), type(reversed(())))
 
 
 class Loops:

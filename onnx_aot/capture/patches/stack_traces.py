@@ -2,11 +2,13 @@
 
 Torch keeps the frames of functions called ``forward``, except those of code without a file. So a
 node that a helper function makes would have the line that calls the helper, and one that a lambda
-makes in a ``forward`` made by ``exec`` would have none.
+makes in a ``forward`` made by ``exec`` would have none. Calls that decorators hand on, of which
+transformers has one or two per module, say nothing and are left out.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Collection
@@ -23,6 +25,15 @@ from onnx_aot.torch_compat import (
 )
 
 __all__ = ["STACK_TRACES"]
+
+
+_TAKES_ALL = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+# Kinds of frames
+_OTHER = 0
+_TORCH_FORWARD = 1
+_USERS = 2
+_HANDS_ON = 3  # the user's, but perhaps of a decorator that only calls the function in it
 
 
 class _Line(traceback.FrameSummary):
@@ -56,24 +67,26 @@ class _Recorder:
         self._boundary = boundary
         # By the ids of codes, which are kept: the hash of a code is computed from all of its parts,
         # each time.
-        self._wanted: dict[int, bool] = {}
+        self._kinds: dict[int, int] = {}
         self._codes: list[CodeType] = []
         self._lines: dict[tuple[int, int], _Line] = {}
 
     def collect(self, frame: FrameType | None) -> _Stack:
         """Returns the lines from the boundary to a frame, the outermost first."""
         lines = _Stack()
-        boundary, known = self._boundary, self._wanted
+        boundary, known = self._boundary, self._kinds
+        has_users = False
         while frame is not None:  # for each node, so this loop calls no function for a known frame
             code = frame.f_code
             if code is boundary:
                 break
-            is_wanted = known.get(id(code))
-            if is_wanted is None:
-                is_wanted = known[id(code)] = _is_wanted(frame)
+            kind = known.get(id(code))
+            if kind is None:
+                kind = known[id(code)] = _find_kind(frame)
                 self._codes.append(code)
-            if is_wanted:
+            if kind and not (kind == _HANDS_ON and has_users):
                 lines.append(self._summarize(code, frame.f_lineno))
+                has_users = has_users or kind != _TORCH_FORWARD
             frame = frame.f_back
         lines.reverse()
         return lines
@@ -86,11 +99,14 @@ class _Recorder:
         return found
 
 
-def _is_wanted(frame: FrameType) -> bool:
+def _find_kind(frame: FrameType) -> int:
     code = frame.f_code
     if code.co_name == "forward" and code.co_filename.startswith((TORCH_FOLDER, "<eval_with_key>")):
-        return code.co_filename not in _list_machinery()
-    return is_users_frame(frame)
+        return _OTHER if code.co_filename in _list_machinery() else _TORCH_FORWARD
+    if not is_users_frame(frame):
+        return _OTHER
+    is_closure = code.co_freevars and code.co_name != "forward"
+    return _HANDS_ON if is_closure and code.co_flags & _TAKES_ALL == _TAKES_ALL else _USERS
 
 
 def _list_machinery() -> Collection[str]:

@@ -80,6 +80,35 @@ PROGRAMS = {
             def forward(self, x):
                 return x + 1
         """,
+    "in a decorator that takes all arguments": """
+        def doubles(function):
+            @functools.wraps(function)
+            def call(*args, **kwargs):
+                x = function(*args, **kwargs)
+                return EXPRESSION  # here
+            return call
+
+        class Model(torch.nn.Module):
+            @doubles
+            def forward(self, x):
+                return x + 1
+        """,
+    "before a decorator that takes all arguments": """
+        def hands_on(function):
+            @functools.wraps(function)
+            def call(*args, **kwargs):
+                return function(*args, **kwargs)
+            return call
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Identity()
+
+            @hands_on
+            def forward(self, x):
+                return self.layer(EXPRESSION)  # here
+        """,
     "comprehension": """
         def act(x):
             return [
@@ -392,3 +421,47 @@ def test_lines_of_the_caller_are_left_out() -> None:
     trace = node.metadata_props["pkg.torch.onnx.stack_trace"]
     assert trace.count("File ") == 1
     assert "activation.py" in trace
+
+
+DECORATED = """
+    def hands_on(function):
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            return function(*args, **kwargs)
+        return call
+
+    def around(layer):
+        def call(*args, **kwargs):
+            return layer(*args, **kwargs)
+        return call
+
+    class Layer(torch.nn.Module):
+        @hands_on
+        def forward(self, x):
+            return x.sinh()
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = Layer()
+            self.linear = around(torch.nn.Linear(3, 3))
+
+        @hands_on
+        def forward(self, x):
+            return self.layer(x), self.linear(x)
+    """
+
+
+def test_calls_that_decorators_hand_on_are_left_out(tmp_path: Path) -> None:
+    module = write(tmp_path, DECORATED, "")
+    program = onnx_aot.export(module.Model().eval(), (torch.ones(2, 3),))
+    traces = {
+        node.op_type: node.metadata_props["pkg.torch.onnx.stack_trace"]
+        for node in program.model.graph
+    }
+    assert [line.rpartition(", in ")[2] for line in traces["Sinh"].splitlines()[::2]] == [
+        "forward",
+        "forward",
+    ]
+    functions = [line.rpartition(", in ")[2] for line in traces["Gemm"].splitlines()[::2]]
+    assert functions == ["forward", "call", "forward"]  # Linear is not the user's

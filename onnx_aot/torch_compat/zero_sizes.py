@@ -126,7 +126,7 @@ def _larger_observed(name: str) -> Callable[[Any, Settings], Any]:
 
         def larger(self: Any, other: Any) -> Any:
             result = original(self, other)
-            if may_be_zero(self, other):
+            if may_be_zero(self, other) and not _is_same(self, other):
                 if _is_asked_by_user(sys._getframe(1)):
                     seen(True)
                 elif name == "__sym_max__" and other == 1:
@@ -197,6 +197,12 @@ def _is_asked_by_user(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back
     return frame is not None and _package(frame) != "torch"
+
+
+def _is_same(size: Any, other: Any) -> bool:
+    return isinstance(other, torch.SymInt) and bool(
+        symbolic_expression(size) == symbolic_expression(other)
+    )
 
 
 def _is_number(size: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Tells the capture about sizes that follow from others, as a name such as ``past + seq`` says."""
+"""Tells the capture which sizes names such as ``seq`` and ``past + seq`` say are equal."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ def with_promised_sizes(
 ) -> Callable[..., Any]:
     """Wraps ``forward`` so that relations between sizes are asserted before it runs.
 
-    ``attention_mask.shape[1] > past + seq`` then has a known answer and adds no guard.
+    ``attention_mask.shape[1] > past + seq`` then has a known answer and adds no guard. Dimensions
+    of one name are equal, so none of them becomes what an operator computes from another one.
 
     Args:
         forward: The function that is traced.
         requested: The requested dimensions with their names.
     """
     plain = plain_names(requested.requested)
+    named: dict[str, tuple[int, int | None]] = {}
+    equal = []
+    for dim in requested.requested:
+        if dim.name in plain and not dim.derived:
+            place = (dim.leaf, dim.axis)
+            first = named.setdefault(str(dim.name), place)
+            equal += [(first, place)] if first != place else []
     ones = dict.fromkeys(plain, 1)
     sums = [
         (dim.leaf, dim.axis, dim.name)
@@ -34,17 +42,22 @@ def with_promised_sizes(
         if dim.axis is not None and dim.name is not None and not dim.derived
         if evaluate(dim.name, ones) is not None
     ]
-    if not sums:
+    if not sums and not equal:
         return forward
-    named = {d.name: (d.leaf, d.axis) for d in requested.requested if d.name in plain}
 
     @functools.wraps(forward)
     def with_sizes(*args: Any, **kwargs: Any) -> Any:
         leaves = pytree.tree_leaves((args, kwargs))
-        sizes = {
-            str(name): leaves[leaf] if axis is None else leaves[leaf].shape[axis]
-            for name, (leaf, axis) in named.items()
-        }
+
+        def size_at(place: tuple[int, int | None]) -> Any:
+            leaf, axis = place
+            return leaves[leaf] if axis is None else leaves[leaf].shape[axis]
+
+        for places in equal:
+            one, other = map(size_at, places)
+            if isinstance(one, torch.SymInt) and isinstance(other, torch.SymInt):
+                torch._check(one == other)  # type: ignore[no-untyped-call]
+        sizes = {name: size_at(place) for name, place in named.items()}
         for leaf, axis, name in sums:
             size = leaves[leaf].shape[axis]
             torch._check(size == evaluate(name, sizes))  # type: ignore[no-untyped-call]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -120,8 +121,8 @@ def describe_wrong_sizes(
 ) -> tuple[str, ...]:
     """Finds the lines that branch for size 0 or 1, if the program then differs from the model.
 
-    Nothing is said of a program that cannot be compared, as ``is_right_for_example`` says, nor of
-    sizes that the model refuses.
+    So it does if it fails, and the model does not. Nothing is said of a program that cannot be
+    compared, as ``is_right_for_example`` says, nor of sizes that the model refuses.
 
     Args:
         program: The capture.
@@ -139,13 +140,63 @@ def describe_wrong_sizes(
         return ()
     equal: dict[tuple[RequestedDim, int], bool | None] = {}
     found: dict[str, None] = {}
-    for dim, size, line, pieces in find_small_branches(requested, tuple(decisions), said):
-        sample = resize_inputs(inputs, requested, {dim: size})
-        if (dim, size) not in equal:
-            equal[dim, size] = has_equal_results(program, module, sample)
-        if equal[dim, size] is False or (pieces and accepts(module, sample)):
-            found[f"{line}, for size {size}"] = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
+        for dim, size, line, pieces in find_small_branches(requested, tuple(decisions), said):
+            sizes = _sizes_together(program, requested, dim, size)
+            if any(other < 0 for other in sizes.values()):
+                continue
+            sample = resize_inputs(inputs, requested, sizes)
+            if (dim, size) not in equal:
+                result = has_equal_results(program, module, sample)
+                if result is None and _fails_only_at(program, module, sample, inputs):
+                    result = False
+                equal[dim, size] = result
+            if equal[dim, size] is False or (pieces and accepts(module, sample)):
+                found[f"{line}, for size {size}"] = None
     return tuple(found)
+
+
+def _sizes_together(
+    program: torch.export.ExportedProgram, requested: DynamicShapes, dim: RequestedDim, size: int
+) -> dict[RequestedDim, int]:
+    """Returns the sizes of a dimension and of those that the capture computes from it.
+
+    Dimensions without a name, as with ``Dim.AUTO``, are known to be equal from the capture only.
+    """
+    recorded = {
+        other: symbolic_expression(symbolic)
+        for other, symbolic in sizes_of(program, requested)
+        if isinstance(symbolic, torch.SymInt) and not other.derived
+    }
+    import sympy  # slow to import, and only captures with such branches need it
+
+    symbol = recorded.get(dim)
+    alike = {
+        other: int(expression.xreplace({symbol: sympy.Integer(size)}))
+        for other, expression in recorded.items()
+        if symbol is not None and symbol.is_Symbol and expression.free_symbols == {symbol}
+    }
+    return alike | {dim: size}
+
+
+def _fails_only_at(
+    program: torch.export.ExportedProgram,
+    module: torch.nn.Module,
+    sample: Inputs,
+    inputs: Inputs,
+) -> bool:
+    """True if a program that runs with the example fails with inputs that the model accepts."""
+
+    def runs(given: Inputs) -> bool:
+        leaves = pytree.tree_leaves((given.args, given.kwargs))
+        try:
+            _run_graph(program, leaves, _may_write_weights(program))
+        except Exception:
+            return False
+        return True
+
+    return accepts(module, sample) and runs(inputs) and not runs(sample)
 
 
 def accepts(module: torch.nn.Module, inputs: Inputs) -> bool:

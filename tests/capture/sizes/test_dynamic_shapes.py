@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
+import warnings
 from typing import Any
 
 import pytest
@@ -393,3 +394,25 @@ def test_windows_of_a_padded_size_limit_no_dim(last: str) -> None:
     for shape in ((1, 3, 3, 2), (1, 3, 2, 9), (2, 3, 11, 4), (3, 3, 8, 5)):
         x = torch.randn(shape)
         torch.testing.assert_close(program(x)[0], windows(x))
+
+
+def positions(document: Tensor, x: Tensor) -> Tensor:
+    """Counts from the beginning of each document of a packed row."""
+    begins = torch.nn.functional.pad(document[:, 1:] != document[:, :-1], (1, 0), value=True)
+    steps = torch.arange(x.shape[1])
+    return steps - torch.where(begins, steps, 0).cummax(1).values + x
+
+
+@pytest.mark.parametrize("seq", ["seq", Dim("seq", min=1)])
+def test_dimensions_of_one_name_keep_it(seq: Any) -> None:
+    """The mask's length, ``max(0, seq - 1) + 1``, is compared with that of another input."""
+    dims = {0: "batch", 1: seq} if seq == "seq" else {0: Dim("batch", min=1), 1: seq}
+    inputs = (torch.tensor([[0, 0, 1, 1, 1]] * 2), torch.randn(2, 5))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = onnx_aot.export(positions, inputs, dynamic_shapes=(dims, dims))
+    assert shapes(program) == [["batch", "seq"]] * 2
+    for rows, length in ((1, 5), (3, 1), (2, 8)):
+        document = torch.randint(0, 3, (rows, length)).sort(1).values
+        x = torch.randn(rows, length)
+        torch.testing.assert_close(program(document, x)[0], positions(document, x))

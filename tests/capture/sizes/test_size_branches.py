@@ -163,6 +163,44 @@ def test_a_branch_for_a_small_size_is_named_if_it_matters(
         checked(x[:wrong])
 
 
+def adds_more_than_one_row(x: Tensor, y: Tensor) -> Tensor:
+    return torch.cat([x, x * y], 1).sum(0) if x.shape[0] > 1 else x.new_zeros(6)
+
+
+def spreads_of_rows(x: Tensor) -> Tensor:
+    spread = torch.cov(x.T)
+    return torch.linalg.eigvalsh(spread) if x.shape[0] > 1 else x.new_zeros(3)
+
+
+@pytest.mark.parametrize("dim", [Dim.AUTO, Dim.DYNAMIC, "n"])
+def test_a_branch_for_a_small_size_of_several_inputs(dim: Any) -> None:
+    """Without names, only the capture says that the inputs have equally many rows."""
+    inputs = (torch.rand(4, 3), torch.rand(4, 3))
+    with pytest.warns(OnnxExporterWarning, match=r"adds_more_than_one_row, for size 1"):
+        onnx_aot.export(adds_more_than_one_row, inputs, dynamic_shapes=({0: dim}, {0: dim}))
+
+
+def test_a_branch_for_a_small_size_of_a_related_input() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        longer = torch.cat([x, x[:1]])
+        return (longer + y).sum(0) if x.shape[0] > 1 else y.new_zeros(3)
+
+    dims = ({0: Dim.AUTO}, {0: Dim.AUTO})
+    with pytest.warns(OnnxExporterWarning, match=r"x.shape\[0\] > 1 else .* for size 1"):
+        onnx_aot.export(function, (torch.rand(4, 3), torch.rand(5, 3)), dynamic_shapes=dims)
+
+
+def test_a_branch_for_a_small_size_that_the_other_one_refuses() -> None:
+    """The covariance of one row is NaN, for which torch computes no eigenvalues."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        onnx_aot.export(spreads_of_rows, (torch.rand(4, 3),), dynamic_shapes=(N,))
+    (warning,) = caught  # none of torch's about one row
+    assert issubclass(warning.category, OnnxExporterWarning)
+    assert "x.new_zeros(3)` at" in str(warning.message)
+    assert ", for size 1" in str(warning.message)
+
+
 @pytest.mark.parametrize("function", [one_or_more, refuses_one_row])
 def test_a_branch_for_a_small_size_that_changes_nothing(function: Callable[..., Any]) -> None:
     with warnings.catch_warnings():

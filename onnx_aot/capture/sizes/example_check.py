@@ -120,8 +120,9 @@ def describe_wrong_sizes(
 ) -> tuple[str, ...]:
     """Finds the lines that branch for size 0 or 1, if the program then differs from the model.
 
-    Nothing is said of a program that cannot be compared, as ``is_right_for_example`` says, nor of
-    sizes that the model refuses.
+    It also differs if it fails where the model does not, as ``ids.max()`` of no elements does
+    behind ``if len(ids) > 0:``. Nothing is said of a program that cannot be compared even for the
+    example, as ``is_right_for_example`` says, nor of sizes that the model refuses.
 
     Args:
         program: The capture.
@@ -139,10 +140,13 @@ def describe_wrong_sizes(
         return ()
     equal: dict[tuple[RequestedDim, int], bool | None] = {}
     found: dict[str, None] = {}
+    runs = functools.cache(lambda: has_equal_results(program, module, inputs) is not None)
     for dim, size, line, pieces in find_small_branches(requested, tuple(decisions), said):
         sample = resize_inputs(inputs, requested, {dim: size})
         if (dim, size) not in equal:
-            equal[dim, size] = has_equal_results(program, module, sample)
+            same = has_equal_results(program, module, sample)
+            fails = same is None and accepts(module, sample) and runs()
+            equal[dim, size] = False if fails else same
         if equal[dim, size] is False or (pieces and accepts(module, sample)):
             found[f"{line}, for size {size}"] = None
     return tuple(found)

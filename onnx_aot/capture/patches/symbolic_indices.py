@@ -58,6 +58,10 @@ def _is_number(item: Any) -> bool:
     return isinstance(item, Tensor) and item.dim() == 0 and item.dtype in integers
 
 
+def _read_number(item: Any) -> Any:
+    return item.item() if _is_number(item) else item
+
+
 def _selects_several(item: Any) -> bool:
     return isinstance(item, list) or (isinstance(item, Tensor) and item.dim() > 0)
 
@@ -84,14 +88,15 @@ def _index(tensor: Tensor, items: list[Any]) -> tuple[Tensor, list[Tensor | None
     axis = 0
     for item in items:
         if isinstance(item, (int, torch.SymInt)) or _is_number(item):
-            number = item.item() if isinstance(item, Tensor) else item
-            tensor = tensor.select(axis, number)
+            tensor = tensor.select(axis, _read_number(item))
             continue
         if item is None:
             tensor = tensor.unsqueeze(axis)
         elif isinstance(item, (Tensor, list)):
             tensors[axis] = torch.as_tensor(item, device=tensor.device)
-        elif item != slice(None):
-            tensor = aten.slice(tensor, axis, item.start, item.stop, item.step or 1)
+        else:
+            start, stop, step = map(_read_number, (item.start, item.stop, item.step))
+            if (start, stop, step) != (None, None, None):
+                tensor = aten.slice(tensor, axis, start, stop, step or 1)
         axis += 1
     return tensor, [tensors.get(each) for each in range(max(tensors, default=-1) + 1)]

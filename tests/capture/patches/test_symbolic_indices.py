@@ -111,7 +111,22 @@ def beside_others(x: Tensor) -> tuple[Tensor, Tensor]:
     return x, x[best, torch.tensor([2, 0])]
 
 
-INTEGERS = [erases_largest, moves_best_row, counts_from_end, marks_the_way, beside_others]
+def beside_slices(x: Tensor) -> Tensor:
+    x = x.clone()
+    best, count = x[:, 0].argmax(), (x[0] > 0).sum()
+    x[best, :count] = 0
+    x[best, count:] = torch.tensor(3.0)
+    return x
+
+
+INTEGERS = [
+    erases_largest,
+    moves_best_row,
+    counts_from_end,
+    marks_the_way,
+    beside_others,
+    beside_slices,
+]
 
 
 @pytest.mark.parametrize("dims", [None, ({0: "n"},)], ids=["static", "dynamic"])

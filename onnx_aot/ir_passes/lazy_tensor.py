@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,34 @@ class FoldedTensor(ir.LazyTensor):
     def torch(self) -> torch.Tensor:
         """Returns the current contents: a tensor with its own memory, or a view of a source."""
         with torch.no_grad():
-            return self._compute(*map(contents_of, self.sources))
+            return self._compute_each_once()
+
+    def _compute_each_once(self) -> Tensor:
+        """Computes each folded tensor that this one needs once, and holds it until its last use.
+
+        Writes in a loop to a constant, ``count[i : i + 4] += 1``, read each of its states twice: if
+        every read computed it anew, twenty writes would take 2**20 computations.
+        """
+        order = _sort_by_use(self)
+        uses = collections.Counter(id(s) for folded in order for s in folded._find_folded_sources())
+        held: dict[int, Tensor] = {}
+        for folded in order:
+            tensors = [source.const_value for source in folded.sources]
+            arguments = [
+                held[id(tensor)] if id(tensor) in held else contents_of(source)
+                for tensor, source in zip(tensors, folded.sources, strict=True)
+            ]
+            held[id(folded)] = folded._compute(*arguments)
+            for tensor in folded._find_folded_sources():
+                uses[id(tensor)] -= 1
+                if not uses[id(tensor)]:
+                    del held[id(tensor)]
+        return held[id(self)]
+
+    def _find_folded_sources(self) -> list[FoldedTensor]:
+        """The sources that are folded themselves; one that is read twice is listed twice."""
+        tensors = (source.const_value for source in self.sources)
+        return [tensor for tensor in tensors if isinstance(tensor, FoldedTensor)]
 
     def tofile(self, file: Any) -> None:
         """Writes the bytes to a binary file object; a view is copied in parts, never as a whole."""
@@ -72,6 +100,20 @@ class FoldedTensor(ir.LazyTensor):
         tensor = self.torch()
         assert tuple(tensor.shape) == tuple(self.shape), (tensor.shape, self.shape)
         return tensor
+
+
+def _sort_by_use(wanted: FoldedTensor) -> list[FoldedTensor]:
+    """Lists a folded tensor and those that it is computed from, each once, sources first."""
+    order: dict[int, FoldedTensor] = {}
+    pending = [wanted]
+    while pending:
+        missing = [s for s in pending[-1]._find_folded_sources() if id(s) not in order]
+        if missing:
+            pending += missing
+        else:
+            folded = pending.pop()
+            order[id(folded)] = folded
+    return list(order.values())
 
 
 def contents_of(value: ir.Value) -> torch.Tensor:

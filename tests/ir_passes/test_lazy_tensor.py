@@ -263,3 +263,39 @@ def test_layers_that_repeat_share_the_trial(layers: int, monkeypatch: pytest.Mon
     assert operators(program) == ["MatMul", "Add"] * (layers + 1)
     assert len(tried) == 2
     assert_close(program(x)[0], model(x).detach())
+
+
+class Windows(nn.Module):
+    """Adds up windows that overlap, and divides by how many there are: a constant."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        total, count = torch.zeros_like(x), torch.zeros(x.shape[1])
+        for start in range(x.shape[1] - 4):
+            total[:, start : start + 5] += x[:, start : start + 5].cumsum(1)
+            count[start : start + 5] += torch.hann_window(5) + 1
+        return total / count
+
+
+def test_each_state_of_a_constant_is_computed_once() -> None:
+    """Each of the 60 writes reads the state before it twice."""
+    x, model = torch.randn(2, 64), Windows()
+    program = onnx_aot.export(model, (x,), dynamic_shapes=({0: "batch"},))
+    assert_close(program(x)[0], model(x))
+
+
+def test_a_long_chain_of_folded_weights() -> None:
+    runs = []
+
+    def add_both(one: Tensor, other: Tensor) -> Tensor:
+        runs.append(one)
+        return (one + other) / 2
+
+    def value(tensor: ir.TensorProtocol) -> ir.Value:
+        return ir.Value(name="weight", const_value=tensor)
+
+    last = value(ir.tensor(torch.ones(3).numpy()))
+    for _ in range(2000):  # more than Python's limit of nested calls
+        last = value(FoldedTensor(add_both, [last, last], ir.DataType.FLOAT, [3]))
+    assert last.const_value is not None
+    assert last.const_value.numpy().tolist() == [1, 1, 1]
+    assert len(runs) == 2000

@@ -313,7 +313,10 @@ class _Rolling:
         Raises:
             UnrollableError: They are read under another name.
         """
-        written = {_storage(leaf) for node in self._second.values for leaf in _find_writes(node)}
+        written, next_written = (
+            {_storage(leaf) for node in step.values for leaf in _find_writes(node)}
+            for step in (self._second, self._third)
+        )
         sources = {source for sources in self._matched.sources for source in sources}
         found = []
         for storage in written - {None}:
@@ -329,6 +332,8 @@ class _Rolling:
                 if _storage(node) == storage
             ]
             later = any(self._is_after(user) for node in before for user in node.users)
+            if not before and storage not in next_written:
+                continue  # the step made it, and no later one writes to it
             if len(outer) + len(slots) > 1 or collected or (slots and later):
                 raise UnrollableError(
                     "a step writes to a tensor that is also used under another name", _COPY

@@ -1,7 +1,8 @@
 """Records indices such as ``x[:, n - 1] = value`` and ``x[i, rows]`` whose integers are symbolic.
 
 Torch turns such an integer into a number, or refuses it. It handles only ``x[:, i]`` without
-tensors among the indices.
+tensors among the indices. A tensor of one integer without axes, ``scores.argmax()``, is such an
+integer, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ Tensor = torch.Tensor
 
 def is_mixed(index: Any) -> bool:
     """True for indices with symbolic integers and tensors of integers."""
-    if not isinstance(index, tuple) or not any(isinstance(i, torch.SymInt) for i in index):
+    if not isinstance(index, tuple) or not any(map(_is_symbolic, index)):
         return False
-    return all(map(_is_known, index)) and any(isinstance(i, Tensor) for i in index)
+    return all(map(_is_known, index)) and any(map(_selects_several, index))
 
 
 def get_item(self: Tensor, index: tuple[Any, ...]) -> Tensor:
@@ -33,8 +34,7 @@ def get_item(self: Tensor, index: tuple[Any, ...]) -> Tensor:
 def set_item(self: Tensor, index: Any, value: Any) -> None:
     """Writes to what ``get_item`` gives."""
     items = list(index) if isinstance(index, tuple) else [index]
-    is_symbolic = any(isinstance(item, torch.SymInt) for item in items)
-    if not is_symbolic or not all(map(_is_known, items)):
+    if not any(map(_is_symbolic, items)) or not all(map(_is_known, items)):
         torch.Tensor.__setitem__(self, index, value)
         return
     view, tensors = _index(self, items)
@@ -48,9 +48,29 @@ def set_item(self: Tensor, index: Any, value: Any) -> None:
         view.fill_(value)
 
 
+def _is_symbolic(item: Any) -> bool:
+    return isinstance(item, torch.SymInt) or _is_number(item)
+
+
+def _is_number(item: Any) -> bool:
+    """True for a tensor of one integer without axes; one of bool or uint8 is a mask."""
+    integers = (torch.int64, torch.int32, torch.int16, torch.int8)
+    return isinstance(item, Tensor) and item.dim() == 0 and item.dtype in integers
+
+
+def _read_number(item: Any) -> Any:
+    return item.item() if _is_number(item) else item
+
+
+def _selects_several(item: Any) -> bool:
+    return isinstance(item, list) or (isinstance(item, Tensor) and item.dim() > 0)
+
+
 def _is_known(item: Any) -> bool:
     if isinstance(item, Tensor):
-        return item.dim() > 0 and item.dtype in (torch.int64, torch.int32)
+        return _is_number(item) or (item.dim() > 0 and item.dtype in (torch.int64, torch.int32))
+    if isinstance(item, list):
+        return all(type(i) is int for i in item)
     return item is None or item is Ellipsis or type(item) in (int, torch.SymInt, slice)
 
 
@@ -67,14 +87,16 @@ def _index(tensor: Tensor, items: list[Any]) -> tuple[Tensor, list[Tensor | None
     tensors: dict[int, Tensor] = {}
     axis = 0
     for item in items:
-        if isinstance(item, (int, torch.SymInt)):
-            tensor = tensor.select(axis, item)
+        if isinstance(item, (int, torch.SymInt)) or _is_number(item):
+            tensor = tensor.select(axis, _read_number(item))
             continue
         if item is None:
             tensor = tensor.unsqueeze(axis)
-        elif isinstance(item, Tensor):
-            tensors[axis] = item
-        elif item != slice(None):
-            tensor = aten.slice(tensor, axis, item.start, item.stop, item.step or 1)
+        elif isinstance(item, (Tensor, list)):
+            tensors[axis] = torch.as_tensor(item, device=tensor.device)
+        else:
+            start, stop, step = map(_read_number, (item.start, item.stop, item.step))
+            if (start, stop, step) != (None, None, None):
+                tensor = aten.slice(tensor, axis, start, stop, step or 1)
         axis += 1
     return tensor, [tensors.get(each) for each in range(max(tensors, default=-1) + 1)]

@@ -356,6 +356,20 @@ class StateSpace(nn.Module):
         return torch.stack(ys, dim=1)
 
 
+class WritesToOwn(nn.Module):
+    """A step writes to the state that it makes, before and after it is put into the list."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        state = x[:, 0] * 1
+        states = [state]
+        for t in range(x.shape[1]):
+            state = state + x[:, t]
+            state[:, 2] = state[:, 2].sin()
+            states.append(state)
+            state[:, 3] *= 0.5
+        return torch.stack(states, 1), state
+
+
 MODELS: dict[str, nn.Module] = {
     kind.__name__: kind()
     for kind in (
@@ -381,6 +395,7 @@ MODELS: dict[str, nn.Module] = {
         *([IndexedLists] if sys.version_info >= (3, 11) else []),
         LastStates,
         StateSpace,
+        WritesToOwn,
     )
 }
 """Models that take ``X``."""

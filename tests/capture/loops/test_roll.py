@@ -229,6 +229,20 @@ class SameTensor(_Refused):
         return torch.stack(outs, 1)
 
 
+class WritesToEarlier(_Refused):
+    """A step writes to the element that the step before put into the list."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        before, outs = x[:, 0] * 1, []
+        for t in range(x.shape[1]):
+            made = before + x[:, t]
+            made[:, 1] = before[:, 0]
+            outs.append(made)
+            before.mul_(0.5)
+            before = made
+        return torch.stack(outs, 1)
+
+
 class NumberAfterwards(_Refused):
     """Uses the number of the last step."""
 
@@ -295,6 +309,7 @@ REFUSED = [
     (TwoListsInOne, "its steps differ", "torch.stack(outs, 1)"),
     (Window, "one loop differs from the model", "for t in range(x.shape[1]):"),
     (SameTensor, "one loop differs from the model", "for t in range(x.shape[1]):"),
+    (WritesToEarlier, "also used under another name", "for t in range(x.shape[1]):"),
     (NumberAfterwards, "the number of a step", "for t in range(x.shape[1]):"),
     (HiddenCounter, "one loop differs from the model", "for t in range(x.shape[1]):"),
     (TableOfNumbers, "a step needs t as a Python number", "factors[t]"),

@@ -69,3 +69,74 @@ def test_size_among_indices_stays_dynamic(function: Callable[[Tensor], Tensor]) 
     for size in (5, 2, 8):
         x = torch.randn(2, size, 3)
         torch.testing.assert_close(program(x)[0], function(x))
+
+
+def erases_largest(x: Tensor) -> Tensor:
+    x = x.clone()
+    place = x.flatten().argmax()
+    x[place // x.shape[1], place % x.shape[1]] = -1.0
+    return x
+
+
+def moves_best_row(x: Tensor) -> Tensor:
+    x = x.clone()
+    best = x[:, 0].argmax()
+    x[best, 1:] += x[0, :2] * 3
+    x[best.to(torch.int32), None] = 2 * x[None, best]
+    return x
+
+
+def counts_from_end(x: Tensor) -> Tensor:
+    x = x.clone()
+    x[..., x[0].argmin() - x.shape[1]] = x[:, 1] + 1
+    return x
+
+
+def marks_the_way(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Goes to the nearest row that it has not been to, three times."""
+    distances = torch.cdist(x, x)
+    seen = torch.zeros(x.shape[0], dtype=torch.bool)
+    here, way = x[:, 0].argmax(), []
+    for _ in range(3):
+        seen[here] = True
+        way.append(here)
+        here = distances[here].masked_fill(seen, torch.inf).argmin()
+    return torch.stack(way), seen
+
+
+def beside_others(x: Tensor) -> tuple[Tensor, Tensor]:
+    x = x.clone()
+    best = x[:, 0].argmax()
+    x[best, [0, 2]] = x[0, :2] * 2
+    return x, x[best, torch.tensor([2, 0])]
+
+
+def beside_slices(x: Tensor) -> Tensor:
+    x = x.clone()
+    best, count = x[:, 0].argmax(), (x[0] > 0).sum()
+    x[best, :count] = 0
+    x[best, count:] = torch.tensor(3.0)
+    return x
+
+
+INTEGERS = [
+    erases_largest,
+    moves_best_row,
+    counts_from_end,
+    marks_the_way,
+    beside_others,
+    beside_slices,
+]
+
+
+@pytest.mark.parametrize("dims", [None, ({0: "n"},)], ids=["static", "dynamic"])
+@pytest.mark.parametrize("function", INTEGERS, ids=lambda f: f.__name__)
+def test_tensor_of_one_integer(
+    function: Callable[[Tensor], Tensor | tuple[Tensor, Tensor]], dims: tuple[dict[int, str]] | None
+) -> None:
+    program = onnx_aot.export(function, (torch.randn(4, 3),), dynamic_shapes=dims)
+    for size in (4,) * 4 if dims is None else (4, 3, 9):
+        x = torch.randn(size, 3)
+        wanted = function(x)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        torch.testing.assert_close(tuple(program(x)), wanted)

@@ -71,3 +71,15 @@ def test_a_branch_that_writes_to_weights_is_warned_of() -> None:
 
     with pytest.warns(OnnxExporterWarning, match=r"if x.shape\[0\] == 1"):
         onnx_aot.export(Counting(), (torch.rand(3, 4),), dynamic_shapes=({0: "batch"},))
+
+
+def test_a_branch_without_which_the_capture_fails_is_warned_of() -> None:
+    """The capture has ``ids.max()``, which PyTorch refuses to compute of no elements."""
+
+    def continue_numbers(ids: Tensor, new: Tensor) -> Tensor:
+        first = ids.max() + 1 if ids.numel() > 0 else torch.tensor(0)
+        return first + torch.cumsum(new, 0)
+
+    given = torch.arange(4), torch.ones(5, dtype=torch.int64)
+    with pytest.warns(OnnxExporterWarning, match=r"if ids.numel\(\) > 0 .*, for size 0"):
+        onnx_aot.export(continue_numbers, given, dynamic_shapes=({0: "t"}, {0: "d"}))

@@ -1,7 +1,7 @@
 """Records indices such as ``x[:, n - 1] = value`` and ``x[i, rows]`` whose integers are symbolic.
 
 Torch turns such an integer into a number, or refuses it. It handles only ``x[:, i]`` without
-tensors among the indices.
+tensors among the indices. An integer in a 0-d tensor, ``x[position] = value``, is refused too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def get_item(self: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 def set_item(self: Tensor, index: Any, value: Any) -> None:
     """Writes to what ``get_item`` gives."""
-    items = list(index) if isinstance(index, tuple) else [index]
+    items = list(map(_as_number, index if isinstance(index, tuple) else (index,)))
     is_symbolic = any(isinstance(item, torch.SymInt) for item in items)
     if not is_symbolic or not all(map(_is_known, items)):
         torch.Tensor.__setitem__(self, index, value)
@@ -48,9 +48,19 @@ def set_item(self: Tensor, index: Any, value: Any) -> None:
         view.fill_(value)
 
 
+def _as_number(item: Any) -> Any:
+    """The integer in a 0-d tensor, which indexes as a Python integer does; others as they are."""
+    is_number = isinstance(item, Tensor) and item.dim() == 0 and item.dtype in _SIGNED
+    return item.item() if is_number else item
+
+
+_SIGNED = (torch.int64, torch.int32, torch.int16, torch.int8)
+
+
 def _is_known(item: Any) -> bool:
     if isinstance(item, Tensor):
-        return item.dim() > 0 and item.dtype in (torch.int64, torch.int32)
+        is_mask = item.dim() == 1 and item.dtype is torch.bool
+        return is_mask or (item.dim() > 0 and item.dtype in (torch.int64, torch.int32))
     return item is None or item is Ellipsis or type(item) in (int, torch.SymInt, slice)
 
 
@@ -75,6 +85,7 @@ def _index(tensor: Tensor, items: list[Any]) -> tuple[Tensor, list[Tensor | None
         elif isinstance(item, Tensor):
             tensors[axis] = item
         elif item != slice(None):
-            tensor = aten.slice(tensor, axis, item.start, item.stop, item.step or 1)
+            start, stop, step = map(_as_number, (item.start, item.stop, item.step))
+            tensor = aten.slice(tensor, axis, start, stop, step or 1)
         axis += 1
     return tensor, [tensors.get(each) for each in range(max(tensors, default=-1) + 1)]

@@ -84,7 +84,9 @@ def _is_lost_view(node: torch.fx.Node) -> bool:
     value = node.meta.get("val")
     if isinstance(value, (list, tuple)) and value:
         value = value[0]
-    dense = all(isinstance(v, torch.Tensor) and v.layout == torch.strided for v in (viewed, value))
+    if not isinstance(viewed, torch.Tensor) or not isinstance(value, torch.Tensor):
+        return False
+    dense = viewed.layout == value.layout == torch.strided
     return dense and storage_key(viewed) != storage_key(value)
 
 

@@ -55,8 +55,9 @@ def preserved_state(
     fake tensors in them. Parameters and buffers themselves are never written during a capture. In
     scripted modules, attributes that are set are restored.
     Tensors that are plain attributes are written, and get their elements back, as do lists, dicts,
-    sets, dataclasses and key-value caches, including nested ones. The contents of other objects
-    stay as tracing left them. Lazy modules stay initialized, as after any first call.
+    sets, dataclasses and key-value caches, including nested ones. Of other objects only fake
+    tensors are taken back (``patches.memories``). Lazy modules stay initialized, as after any first
+    call.
 
     Args:
         module: The module.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import stat
@@ -33,13 +34,20 @@ def check_destination(destination: Any) -> None:
     """Checks a destination before anything is computed or written.
 
     Raises:
-        InvalidOptionError: It is neither a path nor a file object.
+        InvalidOptionError: It is neither a path nor a file object opened in binary mode.
         SaveError: The folder does not exist or takes no new files, or the path is that of a
             folder, a socket, a disk, or a link that leads to itself.
     """
     if hasattr(destination, "write"):
+        if isinstance(getattr(destination, "file", destination), io.TextIOBase):
+            raise InvalidOptionError(
+                f"cannot save to {destination!r}, which takes text; open it in binary mode, "
+                'open(path, "wb"), or give the path',
+                code="OA503",
+            )
         return
-    if not isinstance(destination, (str, os.PathLike)) or isinstance(os.fspath(destination), bytes):
+    is_path = isinstance(destination, (str, os.PathLike)) and os.fspath(destination) != ""
+    if not is_path or isinstance(os.fspath(destination), bytes):
         raise InvalidOptionError(
             f"cannot save to {destination!r}; give a path, or a file object opened in binary mode",
             code="OA503",

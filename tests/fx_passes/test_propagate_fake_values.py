@@ -1,7 +1,8 @@
-"""Nodes that a user added to a captured graph without values are translated like any other."""
+"""Nodes without values, and views that share no memory any more, are translated like any other."""
 
 from __future__ import annotations
 
+import io
 import operator
 from typing import Any
 
@@ -102,3 +103,34 @@ def test_what_cannot_be_computed_names_the_node() -> None:
     )
     with pytest.raises(ConversionError, match=r"mm.*no recorded value.*node.meta\[.val.\]"):
         onnx_aot.export(program)
+
+
+class Writes(torch.nn.Module):
+    """Writes through views of several kinds, to a buffer too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        y[:, 0] = 1
+        y.t()[1].mul_(3)
+        first, second = y.view(-1, 2, 2).unbind(1)
+        first.add_(second)
+        second.reshape(-1)[::2].neg_()
+        self.last[1:].copy_(y[0, 1:])
+        return y, self.last + 0
+
+
+def test_a_program_that_was_saved_keeps_its_writes() -> None:
+    shapes = ({0: Dim.DYNAMIC},)
+    program = torch.export.export(Writes(), (torch.randn(3, 4),), dynamic_shapes=shapes)
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    exported = onnx_aot.export(torch.export.load(file), state="drop")
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        for value, expected in zip(exported(x), Writes()(x), strict=True):
+            torch.testing.assert_close(value, expected)

@@ -185,11 +185,19 @@ def test_a_destination_that_cannot_be(tmp_path: Path, name: str, message: str) -
         program.save(tmp_path / name)
 
 
-@pytest.mark.parametrize("destination", [3, b"model.onnx", None])
+@pytest.mark.parametrize("destination", [3, b"model.onnx", None, ""])
 def test_a_destination_that_is_none(destination: Any) -> None:
     _, program = exported()
     with pytest.raises(InvalidOptionError, match="give a path, or a file object"):
         program.save(destination)
+
+
+def test_a_file_for_text_is_refused(tmp_path: Path) -> None:
+    _, program = exported()
+    with (tmp_path / "model.onnx").open("w") as file:
+        for destination in (file, io.StringIO()):
+            with pytest.raises(InvalidOptionError, match="open it in binary mode"):
+                program.save(destination)
 
 
 def test_export_looks_at_the_destination_first(tmp_path: Path) -> None:

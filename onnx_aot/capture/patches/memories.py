@@ -1,7 +1,8 @@
 """Lets a model keep what it computes in caches, which are without it after the capture.
 
-A function under ``functools.lru_cache``, or one that fills a dict of its module, would hand its
-fake tensors to the next call of the model. In a module's attributes, ``module_state`` finds them.
+A function under ``functools.lru_cache``, or one that fills a dict of its module, a default argument
+or an attribute of an object, would hand its fake tensors to the next call of the model. In a
+module's attributes, ``module_state`` finds them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import functools
 import inspect
 import linecache
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from types import FrameType
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -174,15 +175,88 @@ class _Tables:
 
 
 def _find_tables(settings: Settings) -> Iterator[Place]:
-    spaces = (*settings.reachable_namespaces(), *map(vars, _classes(settings.module)))
     counted = [
         (value, len(value))
-        for names in spaces
-        for name, value in list(names.items())
-        if type(value) is dict and not name.startswith("__")
+        for names in _spaces(settings)
+        for value in (*_dicts(names), *(v for v in _defaults(names) if type(v) is dict))
     ]
     if counted:
         yield _Tables(counted)
+
+
+def _spaces(settings: Settings) -> list[Mapping[str, Any]]:
+    """The namespaces of the model, of its modules' classes, and of what they hold."""
+    classes = map(vars, _classes(settings.module))
+    return [*settings.reachable_namespaces(), *classes, *map(vars, _owners(settings))]
+
+
+def _dicts(names: Mapping[str, Any]) -> list[dict[Any, Any]]:
+    entries = list(names.items())
+    return [held for name, held in entries if type(held) is dict and not name.startswith("__")]
+
+
+def _defaults(names: Mapping[str, Any]) -> list[Any]:
+    """Default arguments of the functions in a namespace, which Python keeps from call to call."""
+    functions = [value for value in list(names.values()) if type(value) is FunctionType]
+    return [
+        default
+        for function in functions
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    ]
+
+
+def _owners(settings: Settings) -> list[Any]:
+    """Classes of the model's code that are no modules, and objects of such classes it refers to."""
+    spaces = settings.reachable_namespaces()
+    files = {names.get("__name__") for names in spaces}
+    holders = [*spaces, *map(vars, settings.module.modules())]
+    held = {id(value): value for names in holders for value in list(names.values())}
+    for default in _defaults(vars(type(settings.module))):
+        held[id(default)] = default
+    return [
+        value
+        for value in held.values()
+        if not isinstance(value, _NOT_OWNERS)
+        and (value if isinstance(value, type) else type(value)).__module__ in files
+        and hasattr(value, "__dict__")
+    ]
+
+
+_NOT_OWNERS = (FunctionType, ModuleType, dict, str, int, torch.nn.Module, torch.Tensor)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Attributes:
+    """Holds objects and classes; attributes that are traced values get back what they were.
+
+    Each is there with its attributes before the capture.
+    """
+
+    kept: list[tuple[Any, dict[str, Any]]]
+
+    def own(self) -> Any:
+        """The objects."""
+        return [owner for owner, _ in self.kept]
+
+    value = own
+
+    def put(self, value: Any) -> None:  # noqa: ARG002
+        """Restores attributes that are fake tensors or have some."""
+        for owner, before in self.kept:
+            for name, held in list(vars(owner).items()):
+                if held is before.get(name):
+                    continue
+                if any(map(_is_traced_value, pytree.tree_leaves(held))):
+                    if name in before:
+                        setattr(owner, name, before[name])
+                    else:
+                        delattr(owner, name)
+
+
+def _find_attributes(settings: Settings) -> Iterator[Place]:
+    kept = [(owner, dict(vars(owner))) for owner in _owners(settings)]
+    if kept:
+        yield _Attributes(kept)
 
 
 def _hash(original: Callable[[Any], int], settings: Settings) -> Callable[[Any], int]:
@@ -289,6 +363,13 @@ MEMORIES: tuple[Patch, ...] = (
         "Such a dict holds fake tensors after the export.",
         when=_is_traced,
         places=_find_tables,
+    ),
+    Patch(
+        "attributes of objects and classes in which the model keeps what it computes",
+        lambda original, settings: original,
+        "Such an attribute is a fake tensor after the export.",
+        when=_is_traced,
+        places=_find_attributes,
     ),
 )
 """Rows for caches."""

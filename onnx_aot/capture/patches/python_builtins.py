@@ -1,4 +1,4 @@
-"""Replaces ``len`` and ``range`` in the code of a model so that sizes stay dynamic."""
+"""Replaces ``len``, ``range`` and ``divmod`` in the code of a model so that sizes stay dynamic."""
 
 from __future__ import annotations
 
@@ -67,7 +67,20 @@ def _make_range(original: Any, settings: Settings) -> type:
     return StandsFor("range", (_Range,), {"loops": settings.loops})
 
 
-_BUILTINS: dict[str, Callable[[Any, Settings], Any]] = {"len": _make_len, "range": _make_range}
+def _divmod(left: Any, right: Any) -> Any:
+    """Divides symbolic sizes too, which have ``//`` and ``%`` but no ``__divmod__``."""
+    if isinstance(left, _SYMBOLIC) or isinstance(right, _SYMBOLIC):
+        return left // right, left % right
+    return builtins.divmod(left, right)
+
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat)
+
+_BUILTINS: dict[str, Callable[[Any, Settings], Any]] = {
+    "len": _make_len,
+    "range": _make_range,
+    "divmod": lambda original, settings: _divmod,
+}
 
 
 def find_uses(name: str) -> Callable[[Settings], Iterator[Place]]:
@@ -90,7 +103,7 @@ BUILTINS: tuple[Patch, ...] = tuple(
     Patch(
         f"{name} in the packages of the model",
         make,
-        f"{name}(...) of a dynamic size fixes it.",
+        f"{name}(...) of a dynamic size fixes it, or is refused.",
         when=lambda settings: settings.module is not None and not settings.strict,
         places=find_uses(name),
     )

@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 
 
 def is_mixed(index: Any) -> bool:
-    """True for indices with symbolic integers and tensors of integers."""
+    """True for indices with symbolic integers and tensors of integers or masks."""
     if not isinstance(index, tuple) or not any(map(_is_symbolic, index)):
         return False
     return all(map(_is_known, index)) and any(map(_selects_several, index))
@@ -68,7 +68,9 @@ def _selects_several(item: Any) -> bool:
 
 def _is_known(item: Any) -> bool:
     if isinstance(item, Tensor):
-        return _is_number(item) or (item.dim() > 0 and item.dtype in (torch.int64, torch.int32))
+        is_mask = item.dim() == 1 and item.dtype is torch.bool
+        selects = item.dim() > 0 and item.dtype in (torch.int64, torch.int32)
+        return is_mask or selects or _is_number(item)
     if isinstance(item, list):
         return all(type(i) is int for i in item)
     return item is None or item is Ellipsis or type(item) in (int, torch.SymInt, slice)

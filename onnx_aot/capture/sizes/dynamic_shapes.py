@@ -360,6 +360,14 @@ def _axes(leaf: Leaf, given: Any) -> dict[int, Any]:
                 "a name, a torch.export.Dim, Dim.AUTO, Dim.DYNAMIC, Dim.STATIC or None",
                 code="OA202",
             )
+        size = example_size(leaf.value.shape[axis])
+        if isinstance(dimension, int) and size is not None and size != dimension:
+            raise DynamicShapeError(
+                f"dynamic_shapes gives {dimension} for {leaf.path}, axis {axis}, which is {size} "
+                "in the example inputs. An int is a fixed size, that of the example: give a name "
+                "for a dimension that varies, or None",
+                code="OA203",
+            )
         axes[axis % rank] = dimension
     return axes
 

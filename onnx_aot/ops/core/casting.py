@@ -44,6 +44,12 @@ def aten_same_values(op: Builder, self: Value) -> Value:
 
 @register(aten.copy.default)
 def aten_copy(op: Builder, self: Value, src: Value) -> Value:
-    """Returns the source in the destination's type and shape."""
+    """Returns the source in the destination's type and shape.
+
+    A buffer that the model assigns takes the source's shape, and the capture records it so.
+    """
     source = op.cast(src, op.result_dtype)
-    return source if source.shape == self.shape else op.Expand(source, op.Shape(self))
+    takes_shape = list(map(str, op.result.shape)) == list(map(str, op.recorded[1].shape))
+    if takes_shape or source.shape == self.shape:
+        return source
+    return op.Expand(source, op.Shape(self))

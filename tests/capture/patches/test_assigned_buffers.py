@@ -190,3 +190,25 @@ def test_state_of_another_shape_is_refused() -> None:
     for model in (Grows(), Around(Grows())):
         with pytest.raises(CaptureError, match=r"of shape \(6,\) to (inner.)?count"):
             onnx_aot.export(model, (X,), state="io")
+
+
+@pytest.mark.parametrize("shape", [(0,), (2,), (2, 1), ()], ids=str)
+@pytest.mark.parametrize("shapes", [None, ({0: "n"},)], ids=["static", "dynamic"])
+def test_state_of_another_shape_is_an_output(shape: tuple[int, ...], shapes: Any) -> None:
+    """It has the shape that the model gives it, also where the buffer's could be broadcast."""
+
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kept", torch.ones(shape))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.kept = x + self.kept.sum()
+            return x * 2
+
+    with pytest.warns(OnnxExporterWarning, match="kept_out"):
+        program = onnx_aot.export(Keeps(), (X,), dynamic_shapes=shapes)
+    model = Keeps()
+    for x in (X, torch.ones(5)) if shapes else (X,):
+        expected = x + torch.ones(shape).sum()
+        torch.testing.assert_close(program(x), (model(x), expected))

@@ -91,7 +91,49 @@ class ByAttribute(nn.Module):
         return (x + self.find(*x.shape[1:])) * self.find(*x.shape[1:])
 
 
-MODELS = (ByFunction, ByMethods, ByTable, ByClass, ByAttribute)
+class Store:
+    """No module; it may be one for the whole program, or belong to a model."""
+
+    grids: ClassVar[dict[Any, Tensor]] = {}
+    last: Tensor | None = None
+
+    def __init__(self) -> None:
+        self.found: dict[Any, Tensor] = {}
+
+
+STORE = Store()
+
+
+class ByObject(nn.Module):
+    """Keeps a grid in an object that it holds, and in one that it shares, and the last input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store()
+
+    def forward(self, x: Tensor) -> Tensor:
+        key = str(x.dtype)
+        if key not in self.store.found:
+            self.store.found[key] = torch.tensor(3.0) * 2
+        if key not in STORE.found:
+            STORE.found[key] = torch.tensor(3.0) + 2
+        self.store.last = x
+        Store.last = x
+        scale = Store.grids.setdefault(key, torch.tensor(2.0))
+        return x * scale + self.store.found[key] * STORE.found[key]
+
+
+class ByDefault(nn.Module):
+    """Keeps a grid in a default argument."""
+
+    def forward(self, x: Tensor, *, known: dict[Any, Tensor] = {}) -> Tensor:  # noqa: B006
+        key = str(x.dtype)
+        if key not in known:
+            known[key] = torch.tensor(3.0) * 2
+        return x + known[key]
+
+
+MODELS = (ByFunction, ByMethods, ByTable, ByClass, ByAttribute, ByObject, ByDefault)
 
 
 @pytest.mark.parametrize("is_called", [False, True])
@@ -137,6 +179,7 @@ def images(size: int) -> tuple[Tensor]:
 STATIC = Example(ByFunction, images, dynamic_shapes=None)
 OF_FUNCTION = Example(ByFunction, images, dynamic_shapes=SHAPES)
 OF_TABLE = Example(ByTable, images, dynamic_shapes=None)
+OF_OBJECT = Example(ByObject, images, dynamic_shapes=None)
 OF_SIZES = Example(ByAttribute, images, dynamic_shapes=SHAPES)
 
 
@@ -167,6 +210,17 @@ def test_without_tables() -> None:
     TABLE.clear()
     exported(OF_TABLE)
     assert not TABLE
+
+
+@shows("attributes of objects and classes in which the model keeps what it computes")
+def test_without_attributes() -> None:
+    Store.last = before = torch.ones(2)
+    with absent("attributes of objects and classes in which the model keeps what it computes"):
+        exported(OF_OBJECT)
+    assert isinstance(Store.last, FakeTensor)
+    Store.last = before
+    exported(OF_OBJECT)
+    assert Store.last is before
 
 
 @shows("torch:SymInt.__hash__")

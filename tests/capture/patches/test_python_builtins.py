@@ -1,4 +1,4 @@
-"""``range`` with symbolic steps, as models call it."""
+"""``range`` with symbolic steps, and ``divmod`` of sizes, as models call them."""
 
 from __future__ import annotations
 
@@ -46,3 +46,22 @@ def test_a_number_of_steps_that_follows_the_size_is_one_loop() -> None:
     for length in (5, 1, 9):
         x = torch.randn(2, length)
         assert_close(program(x)[0], EachColumn()(x))
+
+
+# --- divmod --------------------------------------------------------------------------------------
+
+
+class Windows(nn.Module):
+    """Pads to whole windows of four."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        whole, rest = divmod(x.shape[1], 4)
+        assert divmod(7, 2) == (3, 1)
+        return nn.functional.pad(x, (0, -rest % 4)) * whole + rest
+
+
+def test_divmod_of_a_size() -> None:
+    program = onnx_aot.export(Windows(), (torch.randn(2, 6),), dynamic_shapes=(T,))
+    for length in (6, 8, 11, 3):
+        x = torch.randn(2, length)
+        assert_close(program(x)[0], Windows()(x))

@@ -1,4 +1,4 @@
-"""Indices with symbolic integers, and with tensors beside them."""
+"""Indices with symbolic integers, with tensors beside them, and with integers in 0-d tensors."""
 
 from __future__ import annotations
 
@@ -140,3 +140,66 @@ def test_tensor_of_one_integer(
         wanted = function(x)
         wanted = wanted if isinstance(wanted, tuple) else (wanted,)
         torch.testing.assert_close(tuple(program(x)), wanted)
+
+
+def position_alone(x: Tensor, i: Tensor) -> Tensor:
+    x = x.clone()
+    x[i] = x.mean(0)
+    x[i, 0] = 5
+    return x
+
+
+def position_behind_others(x: Tensor, i: Tensor) -> Tensor:
+    x = x.clone()
+    x[:, i] = x[:, i] * 2
+    x[..., i.to(torch.int32)] -= 1
+    x[None, i, 1:3] = torch.ones(2)
+    return x
+
+
+def position_with_tensors(x: Tensor, i: Tensor) -> Tensor:
+    x = x.clone()
+    x[i, ROWS] = 7.0
+    x[ROWS, i] = torch.tensor([1.0, 2.0])
+    x[i, x[0] > 0] = 0.0
+    return x
+
+
+def position_and_slice(x: Tensor, i: Tensor) -> Tensor:
+    x = x.clone()
+    x[i : i + 2, i] = 2.0
+    return x
+
+
+WRITTEN = [position_alone, position_behind_others, position_with_tensors, position_and_slice]
+
+
+@pytest.mark.parametrize("function", WRITTEN, ids=lambda f: f.__name__)
+def test_writes_where_a_tensor_says(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    shapes = ({0: "n"}, None)
+    program = onnx_aot.export(function, (torch.randn(4, 4), torch.tensor(1)), dynamic_shapes=shapes)
+    for size, position in ((4, 1), (4, 0), (4, -1), (7, 3)):
+        given = torch.randn(size, 4), torch.tensor(position)
+        torch.testing.assert_close(program(*given)[0], function(*given))
+
+
+class Ring(torch.nn.Module):
+    """Keeps the last three inputs, as replay buffers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(3, 4))
+        self.register_buffer("count", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.kept[self.count % 3] = x
+        self.count += 1
+        return self.kept.sum(0)
+
+
+def test_ring_buffer_from_call_to_call() -> None:
+    program = onnx_aot.export(Ring(), (torch.zeros(4),), state="io")
+    ring = Ring()
+    for step in range(5):
+        x = torch.full((4,), 10.0**step)
+        torch.testing.assert_close(program(x)[0], ring(x))

@@ -399,6 +399,7 @@ def test_a_derived_dim_that_the_model_contradicts() -> None:
         (({0: Dim("n", min=8)}, None), r"x, axis 0 \('n'\) is 4 .+ 8 to no upper"),
         (({0: Dim("n", max=3)}, None), r"is 4 .+ limits it to 0 to 3"),
         (({0: Dim.DYNAMIC(max=3)}, None), r"x, axis 0 is 4 in the example inputs"),
+        (({0: 3}, None), r"gives 3 for x, axis 0, which is 4 in the example inputs"),
         (({0: 2 * Dim("n")}, {0: Dim("n")}), r"x, axis 0 is 2\*n; n is 4 .+ is 4 instead of 8"),
         (({0: 3 * Dim("n")}, None), r"x, axis 0 is 3\*n, and it is 4 .+ which no n gives"),
         (({0: "n + m"}, {0: "n", 1: "m"}), r"x, axis 0 is n \+ m; m is 3, n is 4 .+ of 7"),

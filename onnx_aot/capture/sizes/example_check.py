@@ -121,8 +121,9 @@ def describe_wrong_sizes(
 ) -> tuple[str, ...]:
     """Finds the lines that branch for size 0 or 1, if the program then differs from the model.
 
-    It also differs if it fails where the model does not, as ``ids.max()`` of no elements does behind
-    ``if len(ids) > 0:``. Nothing is said of a program that cannot be compared, as ``is_right_for_example`` says, nor of sizes that the model refuses.
+    It also differs if it fails where the model does not, as ``ids.max()`` of no elements does
+    behind ``if len(ids) > 0:``. Nothing is said of a program that cannot be compared, as
+    ``is_right_for_example`` says, nor of sizes that the model refuses.
 
     Args:
         program: The capture.

@@ -75,8 +75,7 @@ class Settings:
         reuse: Makes the calls of modules, with ``call()``: it traces them, or copies what was
             recorded; None if all are traced.
         keeps_log: Whether draft export may write its log file.
-        spaces: Namespaces of the model's packages, while rows are applied; see ``namespaces``.
-        reachable: The same for ``reachable_namespaces``.
+        found: What several rows look for, while rows are applied; see ``once``.
         off: Wanted rows whose place this release of torch does not have, with the reason; filled
             in by ``applied``.
         plain: Whether optional rows are left out.
@@ -106,21 +105,31 @@ class Settings:
     plain: bool = False
     conversions: frozenset[tuple[str, str]] = frozenset()
     model_rows: Any = None
-    spaces: list[dict[str, Any]] | None = None
-    reachable: list[dict[str, Any]] | None = None
+    found: dict[Function, Any] = dataclasses.field(default_factory=dict)
     off: dict[Patch, str] = dataclasses.field(default_factory=dict)
+
+    def once(self, find: Callable[[Settings], _T]) -> _T:
+        """Returns ``find(self)``, which is called once while rows are applied."""
+        if find not in self.found:
+            self.found[find] = find(self)
+        result: _T = self.found[find]
+        return result
 
     def namespaces(self) -> list[dict[str, Any]]:
         """Namespaces of the model's packages, which several rows look through."""
-        if self.spaces is None:
-            self.spaces = namespaces_of_packages(self.module)
-        return self.spaces
+        return self.once(_find_namespaces)
 
     def reachable_namespaces(self) -> list[dict[str, Any]]:
         """These, and those of functions that the model's modules refer to."""
-        if self.reachable is None:
-            self.reachable = reachable_namespaces(self.module, self.namespaces())
-        return self.reachable
+        return self.once(_find_reachable)
+
+
+def _find_namespaces(settings: Settings) -> list[dict[str, Any]]:
+    return namespaces_of_packages(settings.module)
+
+
+def _find_reachable(settings: Settings) -> list[dict[str, Any]]:
+    return reachable_namespaces(settings.module, settings.namespaces())
 
 
 def _always(settings: Settings) -> bool:
@@ -255,13 +264,13 @@ def applied(patches: Iterable[Patch], settings: Settings) -> Iterator[None]:
     """
     with _turn(), _one_application() as application:
         replaced: dict[int, tuple[Any, Patch]] = {}
-        settings.spaces = settings.reachable = None  # modules may have been imported since
+        settings.found.clear()  # modules may have been imported since
         for patch in patches:
             if patch.when(settings) and not (settings.plain and patch.optional):
                 _apply(application, patch, settings, replaced)
         if replaced and settings.module is not None:
             _apply_where_imported(application, replaced, settings)
-        settings.spaces = settings.reachable = None
+        settings.found.clear()
         yield
 
 

@@ -14,7 +14,7 @@ import inspect
 import linecache
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FrameType, FunctionType, ModuleType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -89,14 +89,14 @@ class _Memoized:
 
 
 def _find_results(settings: Settings) -> Iterator[Place]:
-    counted = [(one.function, one.function.cache_info().misses) for one in _memoized(settings)]
+    counted = [(one.function, one.function.cache_info().misses) for one in settings.once(_memoized)]
     if counted:
         yield _Results(counted)
 
 
 def _find_functions(settings: Settings) -> Iterator[Place]:
     """Finds memoized functions that take arguments; packages have many that take none."""
-    for one in _memoized(settings):
+    for one in settings.once(_memoized):
         code = getattr(one.function.__wrapped__, "__code__", None)
         if code is None or code.co_argcount + code.co_kwonlyargcount or code.co_flags & _TAKES_MORE:
             yield one
@@ -105,7 +105,7 @@ def _find_functions(settings: Settings) -> Iterator[Place]:
 _TAKES_MORE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
-def _memoized(settings: Settings) -> Iterable[_Memoized]:
+def _memoized(settings: Settings) -> list[_Memoized]:
     """Finds memoized functions in the namespaces of the model, and in the classes of its modules.
 
     Packages import one function into hundreds of namespaces; it is one place.
@@ -121,7 +121,7 @@ def _memoized(settings: Settings) -> Iterable[_Memoized]:
             if type(function) is _FUNCTION:
                 memory = found.setdefault(id(function), _Memoized(function))
                 memory.members.append((cls, name, value))
-    return found.values()
+    return list(found.values())
 
 
 def _classes(model: torch.nn.Module) -> set[type]:
@@ -175,54 +175,60 @@ class _Tables:
 
 
 def _find_tables(settings: Settings) -> Iterator[Place]:
-    counted = [
-        (value, len(value))
-        for names in _spaces(settings)
-        for value in (*_dicts(names), *(v for v in _defaults(names) if type(v) is dict))
-    ]
+    classes = map(vars, _classes(settings.module))
+    yield from _counted((*settings.reachable_namespaces(), *classes))
+
+
+def _counted(spaces: Iterable[Mapping[str, Any]]) -> Iterator[_Tables]:
+    counted = [(table, len(table)) for names in spaces for table in _dicts(names)]
     if counted:
         yield _Tables(counted)
 
 
-def _spaces(settings: Settings) -> list[Mapping[str, Any]]:
-    """The namespaces of the model, of its modules' classes, and of what they hold."""
-    classes = map(vars, _classes(settings.module))
-    return [*settings.reachable_namespaces(), *classes, *map(vars, _owners(settings))]
+def _dicts(names: Mapping[str, Any]) -> Iterator[dict[Any, Any]]:
+    """Yields dicts in a namespace, and default arguments, which Python keeps from call to call."""
+    for name, held in list(names.items()):
+        kind = type(held)
+        if kind is dict:
+            if not name.startswith("__"):
+                yield held
+        elif kind is FunctionType:
+            yield from (default for default in _defaults(held) if type(default) is dict)
 
 
-def _dicts(names: Mapping[str, Any]) -> list[dict[Any, Any]]:
-    entries = list(names.items())
-    return [held for name, held in entries if type(held) is dict and not name.startswith("__")]
-
-
-def _defaults(names: Mapping[str, Any]) -> list[Any]:
-    """Default arguments of the functions in a namespace, which Python keeps from call to call."""
-    functions = [value for value in list(names.values()) if type(value) is FunctionType]
-    return [
-        default
-        for function in functions
-        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    ]
+def _defaults(function: FunctionType) -> Iterable[Any]:
+    if function.__kwdefaults__:
+        return (*(function.__defaults__ or ()), *function.__kwdefaults__.values())
+    return function.__defaults__ or ()
 
 
 def _owners(settings: Settings) -> list[Any]:
-    """Classes of the model's code that are no modules, and objects of such classes it refers to."""
+    """Objects that the code of the model refers to, and classes from the files of its modules.
+
+    Packages have thousands of names, so this decides by their types.
+    """
     spaces = settings.reachable_namespaces()
     files = {names.get("__name__") for names in spaces}
-    holders = [*spaces, *map(vars, settings.module.modules())]
-    held = {id(value): value for names in holders for value in list(names.values())}
-    for default in _defaults(vars(type(settings.module))):
-        held[id(default)] = default
-    return [
-        value
-        for value in held.values()
-        if not isinstance(value, _NOT_OWNERS)
-        and (value if isinstance(value, type) else type(value)).__module__ in files
-        and hasattr(value, "__dict__")
-    ]
+    own = {cls.__module__ for cls in _classes(settings.module)} & files
+    kinds: dict[type, bool | None] = {}  # None for types of classes
+
+    def is_owner(value: Any) -> bool:
+        kind = type(value)
+        if kind not in kinds:
+            keeps = kind.__module__ in files and not issubclass(kind, _NOT_OWNERS)
+            kinds[kind] = None if issubclass(kind, type) else keeps
+        found = kinds[kind]
+        return value.__module__ in own if found is None else found
+
+    functions = vars(type(settings.module)).values()
+    held = [each for f in functions if type(f) is FunctionType for each in _defaults(f)]
+    for names in (*spaces, *map(vars, settings.module.modules())):
+        held += list(names.values())
+    found = {id(value): value for value in held if is_owner(value)}
+    return [value for value in found.values() if hasattr(value, "__dict__")]
 
 
-_NOT_OWNERS = (FunctionType, ModuleType, dict, str, int, torch.nn.Module, torch.Tensor)
+_NOT_OWNERS = (dict, torch.nn.Module, torch.Tensor)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,9 +260,10 @@ class _Attributes:
 
 
 def _find_attributes(settings: Settings) -> Iterator[Place]:
-    kept = [(owner, dict(vars(owner))) for owner in _owners(settings)]
-    if kept:
-        yield _Attributes(kept)
+    owners = _owners(settings)
+    yield from _counted(map(vars, owners))
+    if owners:
+        yield _Attributes([(owner, dict(vars(owner))) for owner in owners])
 
 
 def _hash(original: Callable[[Any], int], settings: Settings) -> Callable[[Any], int]:

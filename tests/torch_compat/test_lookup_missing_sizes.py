@@ -56,6 +56,11 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], type[Exception], str]] = {
         DynamicShapeError,
         r"fixed at 4\s.*math\.log10",
     ),
+    "divmod in the packages of the model": (
+        lambda x: x * sum(divmod(x.shape[0], 3)),
+        CaptureError,
+        "divmod",
+    ),
     "torch._prims_common.wrappers:_maybe_convert_to_dtype": (
         lambda x: torch.complex(x, x + 1).mean(0).abs(),
         DynamicShapeError,

@@ -324,13 +324,8 @@ class _Rolling:
             outer = list(dict.fromkeys(node for node in outer if _storage(node) == storage))
             slots = [slot for slot in self._matched.slots if _storage(slot.second) == storage]
             collected = any(_storage(node.args[1]) == storage for node in self._collected)
-            before = [
-                node
-                for node in itertools.takewhile(
-                    lambda n: n is not self._marks[1], self._graph.nodes
-                )
-                if _storage(node) == storage
-            ]
+            earlier = itertools.takewhile(lambda n: n is not self._marks[1], self._graph.nodes)
+            before = [node for node in earlier if _storage(node) == storage]
             later = any(self._is_after(user) for node in before for user in node.users)
             if not before and storage not in next_written:
                 continue  # the step made it, and no later one writes to it

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,36 @@ def test_what_is_written_to_stored_weights_is_saved(tmp_path: Path) -> None:
     again = fake(optimize=False)
     again.apply_weights(checkpoint)  # the file is as it was
     assert_close(again(X)[0], real()(X))
+
+
+def test_weights_are_mapped_where_memory_is_not_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system may refuse a writable mapping of a file that is larger than its memory."""
+    asked: list[int] = []
+
+    def map_file(file: int, length: int, access: int) -> mmap.mmap:
+        asked.append(access)
+        if access == mmap.ACCESS_COPY:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return mapped(file, length, access=access)
+
+    mapped = mmap.mmap
+    monkeypatch.setattr("onnx_aot.serialization.mapped_tensor.mmap.mmap", map_file)
+    program = fake(optimize=False)
+    program.apply_weights(stored_in(tmp_path, "folder", real()))
+    assert_close(program(X)[0], real()(X))
+    assert mmap.ACCESS_READ in asked
+
+
+@torch.inference_mode()
+def test_weights_opened_in_inference_mode_are_saved_as_written(tmp_path: Path) -> None:
+    program = fake(optimize=False)
+    program.apply_weights(stored_in(tmp_path, "folder", real()))
+    program.model.graph.initializers["linear.weight"].const_value.raw.zero_()
+    program.save(tmp_path / "model.onnx")
+    loaded = onnx_aot.ONNXProgram.load(tmp_path / "model.onnx")
+    assert not loaded.compute_values(["linear.weight"], (X,))[0].any()
 
 
 def test_weights_are_folded_when_they_are_there(tmp_path: Path) -> None:

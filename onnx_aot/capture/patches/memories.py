@@ -1,8 +1,8 @@
 """Lets a model keep what it computes in caches, which are without it after the capture.
 
-A function under ``functools.lru_cache``, or one that fills a dict of its module, a default argument
-or an attribute of an object, would hand its fake tensors to the next call of the model. In a
-module's attributes, ``module_state`` finds them.
+A function under ``functools.lru_cache``, or one that fills a dict of its module, a default
+argument, a global variable or an attribute of an object, would hand its fake tensors to the next
+call of the model. In a module's attributes, ``module_state`` finds them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import dataclasses
 import functools
 import inspect
 import linecache
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FrameType, FunctionType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ import torch
 from onnx_aot.errors import PACKAGE
 from onnx_aot.metadata.user_code import is_users_file
 from onnx_aot.torch_compat import (
+    ABSENT,
     FakeTensor,
     Patch,
     Place,
@@ -224,46 +226,69 @@ def _owners(settings: Settings) -> list[Any]:
     held = [each for f in functions if type(f) is FunctionType for each in _defaults(f)]
     for names in (*spaces, *map(vars, settings.module.modules())):
         held += list(names.values())
-    found = {id(value): value for value in held if is_owner(value)}
-    return [value for value in found.values() if hasattr(value, "__dict__")]
+    found = {id(value): value for value in held if is_owner(value)}.values()
+    return [each for each in found if isinstance(each, type) or type(_attributes(each)) is dict]
 
 
-_NOT_OWNERS = (dict, torch.nn.Module, torch.Tensor)
+_NOT_OWNERS = (dict, ModuleType, torch.nn.Module, torch.Tensor)
+
+
+def _attributes(owner: Any) -> Any:
+    return getattr(owner, "__dict__", None)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Attributes:
-    """Holds objects and classes; attributes that are traced values get back what they were.
+class _Names:
+    """Names in namespaces, objects and classes; traced values in them are what they were before.
 
-    Each is there with its attributes before the capture.
+    Each namespace, object and class is there with its names before the capture.
     """
 
     kept: list[tuple[Any, dict[str, Any]]]
 
     def own(self) -> Any:
-        """The objects."""
-        return [owner for owner, _ in self.kept]
+        """The names."""
+        return self.kept
 
     value = own
 
-    def put(self, value: Any) -> None:  # noqa: ARG002
-        """Restores attributes that are fake tensors or have some."""
+    def put(self, value: Any) -> None:
+        """Restores the names; ``ABSENT`` lets them change."""
+        if value is ABSENT:
+            return
         for owner, before in self.kept:
-            for name, held in list(vars(owner).items()):
-                if held is before.get(name):
-                    continue
-                if any(map(_is_traced_value, pytree.tree_leaves(held))):
-                    if name in before:
-                        setattr(owner, name, before[name])
-                    else:
-                        delattr(owner, name)
+            names = owner if type(owner) is dict else _attributes(owner)
+            if len(names) == len(before) and not any(
+                map(operator.is_not, list(names.values()), before.values())
+            ):
+                continue  # as nearly all are, and packages have thousands
+            for name, held in list(names.items()):
+                if held is not before.get(name) and any(
+                    map(_is_traced_value, pytree.tree_leaves(held))
+                ):
+                    _restore(owner, name, before)
 
 
-def _find_attributes(settings: Settings) -> Iterator[Place]:
+def _restore(owner: Any, name: str, before: dict[str, Any]) -> None:
+    """Restores a name without ``__setattr__`` of the owner, which may refuse, as if frozen."""
+    if isinstance(owner, type):
+        if name in before:
+            type.__setattr__(owner, name, before[name])
+        else:
+            type.__delattr__(owner, name)
+        return
+    names = owner if type(owner) is dict else _attributes(owner)
+    if name in before:
+        names[name] = before[name]
+    else:
+        names.pop(name, None)
+
+
+def _find_names(settings: Settings) -> Iterator[Place]:
     owners = _owners(settings)
     yield from _counted(map(vars, owners))
-    if owners:
-        yield _Attributes([(owner, dict(vars(owner))) for owner in owners])
+    namespaces = [(names, dict(names)) for names in settings.reachable_namespaces()]
+    yield _Names([*namespaces, *((owner, dict(vars(owner))) for owner in owners)])
 
 
 def _hash(original: Callable[[Any], int], settings: Settings) -> Callable[[Any], int]:
@@ -372,11 +397,11 @@ MEMORIES: tuple[Patch, ...] = (
         places=_find_tables,
     ),
     Patch(
-        "attributes of objects and classes in which the model keeps what it computes",
-        lambda original, settings: original,
-        "Such an attribute is a fake tensor after the export.",
+        "global variables and attributes in which the model keeps what it computes",
+        lambda original, settings: ABSENT,
+        "Such a variable is a fake tensor after the export.",
         when=_is_traced,
-        places=_find_attributes,
+        places=_find_names,
     ),
 )
 """Rows for caches."""

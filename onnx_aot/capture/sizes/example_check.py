@@ -163,6 +163,8 @@ def _sizes_together(
 ) -> dict[RequestedDim, int]:
     """Returns the sizes of a dimension and of those that the capture computes from it.
 
+    One is negative if the dimension cannot have the size.
+
     Dimensions without a name, as with ``Dim.AUTO``, are known to be equal from the capture only.
     """
     recorded = {
@@ -172,9 +174,15 @@ def _sizes_together(
     }
     import sympy  # slow to import, and only captures with such branches need it
 
+    def evaluate(expression: Any) -> int:
+        try:
+            return int(expression.xreplace({symbol: sympy.Integer(size)}))
+        except (TypeError, ZeroDivisionError):
+            return -1  # there is no such size, of 12 // n for n = 0
+
     symbol = recorded.get(dim)
     alike = {
-        other: int(expression.xreplace({symbol: sympy.Integer(size)}))
+        other: evaluate(expression)
         for other, expression in recorded.items()
         if symbol is not None and symbol.is_Symbol and expression.free_symbols == {symbol}
     }

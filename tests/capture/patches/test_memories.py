@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any, ClassVar
 
@@ -133,13 +134,52 @@ class ByDefault(nn.Module):
         return x + known[key]
 
 
-MODELS = (ByFunction, ByMethods, ByTable, ByClass, ByAttribute, ByObject, ByDefault)
+GRID: Tensor | None = None
+
+
+class ByGlobal(nn.Module):
+    """Keeps a grid in a global variable."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        global GRID  # noqa: PLW0603
+        if GRID is None:
+            GRID = torch.tensor(3.0) * 2
+        return x + GRID
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    """Computes an attribute when it is first read, and refuses to set others."""
+
+    scale: float
+
+    @functools.cached_property
+    def grid(self) -> Tensor:
+        return torch.tensor(self.scale) * 2
+
+
+class ByCachedProperty(nn.Module):
+    """Has an object with a cached property."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = Frozen(3.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.frozen.grid
+
+
+MODELS = (
+    *(ByFunction, ByMethods, ByTable, ByClass, ByAttribute),
+    *(ByObject, ByDefault, ByGlobal, ByCachedProperty),
+)
 
 
 @pytest.mark.parametrize("is_called", [False, True])
 @pytest.mark.parametrize("shapes", [None, SHAPES], ids=["static", "dynamic"])
 @pytest.mark.parametrize("kind", MODELS)
 def test_caches(kind: type[nn.Module], shapes: Any, is_called: bool) -> None:
+    globals()["GRID"] = None
     x = torch.randn(2, 3 + is_called, 5)
     model = kind()
     if is_called:
@@ -212,10 +252,10 @@ def test_without_tables() -> None:
     assert not TABLE
 
 
-@shows("attributes of objects and classes in which the model keeps what it computes")
+@shows("global variables and attributes in which the model keeps what it computes")
 def test_without_attributes() -> None:
     Store.last = before = torch.ones(2)
-    with absent("attributes of objects and classes in which the model keeps what it computes"):
+    with absent("global variables and attributes in which the model keeps what it computes"):
         exported(OF_OBJECT)
     assert isinstance(Store.last, FakeTensor)
     Store.last = before

@@ -80,19 +80,6 @@ PROGRAMS = {
             def forward(self, x):
                 return x + 1
         """,
-    "in a decorator that takes all arguments": """
-        def doubles(function):
-            @functools.wraps(function)
-            def call(*args, **kwargs):
-                x = function(*args, **kwargs)
-                return EXPRESSION  # here
-            return call
-
-        class Model(torch.nn.Module):
-            @doubles
-            def forward(self, x):
-                return x + 1
-        """,
     "before a decorator that takes all arguments": """
         def hands_on(function):
             @functools.wraps(function)
@@ -207,6 +194,12 @@ PROGRAMS = {
             return model
         """,
 }
+
+PROGRAMS["in a decorator that takes all arguments"] = (
+    PROGRAMS["in a decorator"]
+    .replace("call(self, x)", "call(*args, **kwargs)")
+    .replace("function(self, x)", "function(*args, **kwargs)")
+)
 
 BY_EXEC = {
     "forward": (

@@ -107,6 +107,7 @@ PRIVATE: dict[str, str] = {
         "Writes to a buffer inside of torch.vmap are not seen if the row of vmap_impl is off, so a "
         "model that reads its value before takes it for a constant."
     ),
+    "torch._C._functorch:is_batchedtensor": "x[k, rows] is refused where torch.vmap maps over k.",
     "torch._functorch.pyfunctorch:retrieve_current_functorch_interpreter": _BATCH_IS_FIXED,
     "torch._functorch.autograd_function:custom_function_call_vmap_helper": _BATCH_IS_FIXED,
     "torch._subclasses.fake_tensor:unset_fake_temporarily": (

@@ -31,6 +31,7 @@ __all__ = [
     "expression_key",
     "find_kernel_with_number",
     "has_symbols",
+    "is_batched",
     "is_data_symbol",
     "is_symbol",
     "is_written_to",
@@ -502,6 +503,12 @@ def memory_keys(tensor: torch.Tensor) -> list[int]:
         return [] if unwrap is None else memory_keys(unwrap(tensor))
     except RuntimeError:  # it stands for no other tensor
         return []
+
+
+def is_batched(tensor: torch.Tensor) -> bool:
+    """True for a value inside of ``torch.vmap``, which stands for one per element of the batch."""
+    test = private("torch._C._functorch:is_batchedtensor")
+    return test is not None and bool(test(tensor))
 
 
 def new_symbol(mode: FakeTensorMode, kind: type) -> Any:

@@ -13,8 +13,8 @@ import onnx_aot
 from onnx_aot.errors import CaptureError, DynamicShapeError, UnsupportedOperatorError
 from tests.releases import TORCH
 from tests.tolerances import assert_close
-from tests.torch_compat.models import MODELS, Example, rows
-from tests.torch_compat.without import absent, exported, shows
+from tests.torch_compat.models import MODELS, Example, function, rows
+from tests.torch_compat.without import absent, differs, exported, shows
 
 WEIGHT = torch.randn(4, 2, 2)
 ORDER = torch.tensor([2, 0, 1])
@@ -73,7 +73,7 @@ def test_batch_of_any_size(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "function",
+    "called",
     [
         lambda v: torch.cat([torch.ones(0), v[None, :]], dim=1),
         lambda v: v.sum().gather(0, torch.tensor([0, 0])),
@@ -81,9 +81,9 @@ def test_batch_of_any_size(name: str) -> None:
         lambda v: nn.functional.layer_norm(v, (3,), v),
     ],
 )
-def test_what_only_torch_batches(function: Callable[[Tensor], Tensor]) -> None:
+def test_what_only_torch_batches(called: Callable[[Tensor], Tensor]) -> None:
     """Torch's own rule is used, which fixes the batch; the error names the line."""
-    model = Mapped(function, 0)
+    model = Mapped(called, 0)
     x = torch.randn(4, 3)
     with pytest.raises(DynamicShapeError, match=r"fixed at 4\n.*lambda v: "):
         onnx_aot.export(model, (x,), dynamic_shapes=({0: "batch"},))
@@ -125,4 +125,20 @@ EFFECTS = "torch._higher_order_ops.effects:_get_effect"
 def test_inverses_are_refused() -> None:
     example = Example(lambda: Mapped(FUNCTIONS["inverse"], 0), rows)
     with absent(EFFECTS), pytest.raises(UnsupportedOperatorError, match="with_effects"):
+        exported(example)
+
+
+BATCHED = "torch._C._functorch:is_batchedtensor"
+
+
+def read_where_mapped(x: Tensor) -> Tensor:
+    places = x.sum(1).argsort()
+    return torch.vmap(lambda place: x[place, torch.tensor([2, 0])])(places)
+
+
+@shows(BATCHED)
+def test_an_index_that_is_mapped_over_is_refused() -> None:
+    example = Example(function(read_where_mapped), rows)
+    assert not differs(example, exported(example))
+    with absent(BATCHED), pytest.raises(CaptureError):
         exported(example)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from onnx_aot.torch_compat import aten
+from onnx_aot.torch_compat import aten, is_batched
 
 __all__ = ["get_item", "is_mixed", "set_item"]
 
@@ -53,9 +53,13 @@ def _is_symbolic(item: Any) -> bool:
 
 
 def _is_number(item: Any) -> bool:
-    """True for a tensor of one integer without axes; one of bool or uint8 is a mask."""
+    """True for a tensor of one integer without axes; one of bool or uint8 is a mask.
+
+    A value of ``torch.vmap`` stands for many integers.
+    """
     integers = (torch.int64, torch.int32, torch.int16, torch.int8)
-    return isinstance(item, Tensor) and item.dim() == 0 and item.dtype in integers
+    is_scalar = isinstance(item, Tensor) and item.dim() == 0 and item.dtype in integers
+    return is_scalar and not is_batched(item)
 
 
 def _read_number(item: Any) -> Any:
@@ -72,7 +76,7 @@ def _is_known(item: Any) -> bool:
         selects = item.dim() > 0 and item.dtype in (torch.int64, torch.int32)
         return is_mask or selects or _is_number(item)
     if isinstance(item, list):
-        return all(type(i) is int for i in item)
+        return bool(item) and all(type(i) is int for i in item)
     return item is None or item is Ellipsis or type(item) in (int, torch.SymInt, slice)
 
 

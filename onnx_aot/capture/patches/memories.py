@@ -247,8 +247,8 @@ class _Names:
     kept: list[tuple[Any, dict[str, Any]]]
 
     def own(self) -> Any:
-        """The names."""
-        return self.kept
+        """The namespaces, objects and classes."""
+        return [owner for owner, _ in self.kept]
 
     value = own
 

@@ -14,13 +14,14 @@ import onnx_ir as ir
 from onnx_aot.ir_passes.apply_rules import Outcome, apply_rules
 from onnx_aot.ir_passes.eliminate_common_subexpressions import eliminate_common_subexpressions
 from onnx_aot.ir_passes.remove_unused import remove_unused
-from onnx_aot.ir_passes.rules import CONTRIB_RULES, RULES, RULES_ON_REQUEST
+from onnx_aot.ir_passes.rules import CONTRIB_RULES, LATE_RULES, RULES, RULES_ON_REQUEST
 from onnx_aot.ir_passes.share_initializers import share_initializers
 from onnx_aot.ir_passes.snapshot import Snapshot
 
 __all__ = [
     "CONTRIB_RULES",
     "IR_PASSES",
+    "LATE_RULES",
     "RULES",
     "RULES_ON_REQUEST",
     "Outcome",
@@ -40,10 +41,8 @@ def names_of_passes() -> list[str]:
 
     ``optimize={...}`` accepts these, and the names of ``RULES_ON_REQUEST``.
     """
-    return [
-        *(ir_pass.__name__ for ir_pass in IR_PASSES),
-        *(rule.name for rule in (*RULES, *CONTRIB_RULES)),
-    ]
+    rules = (*RULES, *LATE_RULES, *CONTRIB_RULES)
+    return [*(ir_pass.__name__ for ir_pass in IR_PASSES), *dict.fromkeys(r.name for r in rules)]
 
 
 def run_passes(
@@ -99,6 +98,9 @@ def _run_all(
         if count:
             done.counts[name] += count
     failed = apply_rules(model, rules, done) if rules else None
+    late = [rule for rule in LATE_RULES if _is_wanted(optimize, rule.name, rule.exact)]
+    if failed is None and late:
+        failed = apply_rules(model, late, done)
     if failed is None and done.counts and eliminate_common_subexpressions in wanted:
         # merge values that a rule emitted once per layer, such as a mask or a cosine
         eliminate_common_subexpressions(model)

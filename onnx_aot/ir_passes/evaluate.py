@@ -35,6 +35,18 @@ def _cast(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
     return _lowest_bits(inputs[0], to) if to in dtypes.FOUR_BITS else inputs[0].to(wanted)
 
 
+def _cast_infinite(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    """Casts to int64 too where elements are -inf, as the logarithm of 0 in relative positions.
+
+    They become the lowest number, on every processor; ONNX leaves open what they become.
+    """
+    if attributes["to"] != ir.DataType.INT64 or inputs[0].dtype not in _FLOATS:
+        raise NotImplementedError
+    low = torch.isneginf(inputs[0])
+    numbers = _cast(attributes, [torch.where(low, 0, inputs[0])])
+    return torch.where(low, torch.iinfo(torch.int64).min, numbers)
+
+
 def _lowest_bits(tensor: torch.Tensor, dtype: ir.DataType) -> torch.Tensor:
     """Returns 4-bit integers, one per byte; higher bits are dropped, as for wider integers."""
     low = tensor.to(torch.uint8) & 0xF
@@ -123,7 +135,9 @@ def _divide(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
 
 
 def _mod(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
-    if inputs[0].is_floating_point() or bool((inputs[1] == 0).any()):
+    if inputs[0].is_floating_point() and not attributes.get("fmod"):
+        raise NotImplementedError
+    if bool((inputs[1] == 0).any()):
         raise NotImplementedError
     return torch.fmod(*inputs) if attributes.get("fmod") else torch.remainder(*inputs)
 
@@ -198,6 +212,26 @@ def _split(attributes: Attributes, inputs: Tensors) -> tuple[torch.Tensor, ...]:
     if not parts:
         raise NotImplementedError
     return torch.split(inputs[0], -(-size // parts), axis)
+
+
+def _conv(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
+    source, weight, *bias = inputs
+    axes = source.ndim - 2
+    pads = attributes.get("pads") or [0] * (2 * axes)
+    if attributes.get("auto_pad", "NOTSET") != "NOTSET" or pads[:axes] != pads[axes:]:
+        raise NotImplementedError
+    result: torch.Tensor = torch.convolution(
+        source,
+        weight,
+        bias[0] if bias else None,
+        list(attributes.get("strides") or [1] * axes),
+        list(pads[:axes]),
+        list(attributes.get("dilations") or [1] * axes),
+        transposed=False,
+        output_padding=[0] * axes,
+        groups=attributes.get("group", 1),
+    )
+    return result
 
 
 def _einsum(attributes: Attributes, inputs: Tensors) -> torch.Tensor:
@@ -296,6 +330,8 @@ EXACT: dict[str, Evaluation] = {
 """Operators whose result is defined bit by bit by IEEE 754 and the ONNX standard."""
 
 ROUNDED: dict[str, Evaluation] = {
+    "Cast": _cast_infinite,
+    "Conv": _conv,
     "Cos": _ignore_attributes(torch.cos),
     "Einsum": _einsum,
     "Erf": _ignore_attributes(torch.erf),

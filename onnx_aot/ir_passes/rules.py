@@ -42,7 +42,7 @@ from onnx_aot.ir_passes.cleanups.gemm import (
     MATMUL_ADD_TO_GEMM,
 )
 from onnx_aot.ir_passes.cleanups.joined_products import JOINED_PRODUCTS
-from onnx_aot.ir_passes.cleanups.no_ops import DROP_ZEROS, REMOVE_NO_OPS
+from onnx_aot.ir_passes.cleanups.no_ops import DROP_ZEROS, REMOVE_NO_OPS, RESIZE_TO_SAME_SIZE
 from onnx_aot.ir_passes.cleanups.row_products import BIAS_BEFORE_TANH_GELU, MATMUL_OF_ROWS
 from onnx_aot.ir_passes.cleanups.size_arithmetic import (
     DROP_EXPAND,
@@ -61,6 +61,7 @@ from onnx_aot.ir_passes.cleanups.views import (
     MERGE_SLICES,
     MERGE_SQUEEZES,
     MERGE_TRANSPOSES,
+    MOVED_ONES,
 )
 from onnx_aot.ir_passes.fusions.activations import HARD_SWISH, MISH
 from onnx_aot.ir_passes.fusions.attention_cache import ATTENTION_CACHE
@@ -73,17 +74,23 @@ from onnx_aot.ir_passes.fusions.dot_product_attention import ATTENTION, ATTENTIO
 from onnx_aot.ir_passes.fusions.gelu import GELU
 from onnx_aot.ir_passes.fusions.grouped_attention import GROUPED_ATTENTION
 from onnx_aot.ir_passes.fusions.layer_normalization import LAYER_NORMALIZATION
-from onnx_aot.ir_passes.fusions.masks import ADMITTED_ROWS, TRUE_MASK, WHOLE_INDEX
+from onnx_aot.ir_passes.fusions.masks import (
+    ADMITTED_ROWS,
+    CHOSEN_EVERYWHERE,
+    TRUE_MASK,
+    WHOLE_INDEX,
+)
 from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
 from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
 from onnx_aot.ir_passes.fusions.shared_cache import SHARED_CACHE
 from onnx_aot.ir_passes.rewriter import Rule
 
-__all__ = ["CONTRIB_RULES", "RULES", "RULES_ON_REQUEST"]
+__all__ = ["CONTRIB_RULES", "LATE_RULES", "RULES", "RULES_ON_REQUEST"]
 
 RULES: tuple[Rule, ...] = (
     REMOVE_NO_OPS,  # first: removed nodes need no other rule
     DROP_ZEROS,
+    RESIZE_TO_SAME_SIZE,
     FOLD_CONSTANTS,  # early too: folded nodes need no other rule
     FOLD_ROUNDED_CONSTANTS,
     FOLD_PARTS,
@@ -119,6 +126,7 @@ RULES: tuple[Rule, ...] = (
     MISH,
     WHOLE_INDEX,
     TRUE_MASK,
+    CHOSEN_EVERYWHERE,
     ADMITTED_ROWS,  # before attention, whose pattern has no such selection of rows
     ATTENTION,  # before the next, which is for opsets without the operator
     GROUPED_ATTENTION,
@@ -130,6 +138,12 @@ RULES: tuple[Rule, ...] = (
     GEMM_OF_TRANSPOSED,
     MATMUL_ADD_TO_GEMM,  # late: other patterns match MatMul and Add separately
     BIAS_OF_DEQUANTIZED,  # last: splits them again where ONNX Runtime needs it
+)
+
+LATE_RULES: tuple[Rule, ...] = (  # after those above
+    MOVED_ONES,  # late: attention with one head is recognized by its transposes
+    MERGE_RESHAPES,  # again, like the next, for what the first one leaves
+    FACTOR_OF_GEMM,
 )
 
 CONTRIB_RULES: tuple[Rule, ...] = (  # with contrib_ops=True, before those above

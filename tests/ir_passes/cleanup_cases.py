@@ -292,6 +292,66 @@ CASES = [
         "the order of elements changes",
     ),
     Case(
+        "moved_ones",
+        "(float[b,1,3] x) => (float[b,3,1] y) {y=Transpose<perm=[0,2,1]>(x)}",
+        "Reshape",
+    ),
+    Case(
+        "moved_ones",
+        "(float[b,6] x) => (float[b,3,1,2] y) <int64[4] s={-1,1,3,2}>"
+        " {a=Reshape(x,s) t=Transpose<perm=[0,2,1,3]>(a) y=Relu(t)}",
+        "Reshape Relu",
+        "and reshape",
+    ),
+    Case(
+        "moved_ones",
+        "(float[b,6] x) => (float[b,1,3,2] z, float[b,3,1,2] y) <int64[4] s={-1,1,3,2}>"
+        " {z=Reshape(x,s) y=Transpose<perm=[0,2,1,3]>(z)}",
+        "Reshape Reshape",
+        "the reshape is read elsewhere",
+    ),
+    Case(
+        "moved_ones",
+        "(float[b,h,1] x) => (float[1,b,h] y) {y=Transpose<perm=[2,0,1]>(x)}",
+        None,
+        "two unknown sizes",
+    ),
+    Case(
+        "moved_ones",
+        "(float[b,2,3] x) => (float[b,3,2] y) {y=Transpose<perm=[0,2,1]>(x)}",
+        None,
+        "others",
+    ),
+    Case(
+        "resize_to_same_size",
+        "(float[1,2,6,6] x) => (float[1,2,6,6] y) <float[4] s={1,1,1,1}>"
+        ' {a=Resize<mode="cubic">(x,,s) y=Relu(a)}',
+        "Relu",
+    ),
+    Case(
+        "resize_to_same_size",
+        "(float[1,2,6,6] x) => (float[1,2,6,6] y) <int64[4] s={1,2,6,6}>"
+        ' {a=Resize<mode="linear">(x,,,s) y=Relu(a)}',
+        "Relu",
+        "sizes",
+    ),
+    Case(
+        "resize_to_same_size",
+        "(float[1,2,6,6] x) => (float[1,2,6,6] y) <float[4] s={1,1,1.1,1.1}>"
+        ' {a=Resize<mode="linear">(x,,s) y=Relu(a)}',
+        None,
+        "scales that round to the same size",
+    ),
+    Case(
+        "resize_to_same_size",
+        "(float[1,2,6,6] x) => (float[1,2,6,6] y)"
+        " <float[4] s={1,1,1,1}, float[8] r={0,0,0,0,1,1,0.5,1}>"
+        ' {a=Resize<mode="linear", coordinate_transformation_mode="tf_crop_and_resize">(x,r,s)'
+        " y=Relu(a)}",
+        None,
+        "crop",
+    ),
+    Case(
         "merge_transposes",
         "(float[b,3,h] x) => (float[h,b,3] y) {a=Transpose<perm=[1,2,0]>(x)"
         " y=Transpose<perm=[1,2,0]>(a)}",

@@ -38,6 +38,43 @@ FOLDED = [
         "Mul",
     ),
     Case(
+        "fold_rounded_constants",
+        "(int64[b,2] x) => (int64[b,2] y) <float[2] w={-inf,2.7}>"
+        " {c=Cast<to=7>(w) m=Min(c,x) y=Neg(m)}",
+        "Min Neg",
+        "negative infinity",
+    ),
+    Case(
+        "fold_rounded_constants",
+        "(int64[b,2] x) => (int64[b,2] y) <float[2] w={inf,2.7}>"
+        " {c=Cast<to=7>(w) m=Min(c,x) y=Neg(m)}",
+        None,
+        "infinity",
+    ),
+    Case(
+        "fold_rounded_constants",
+        "(float[b,2,2,2] x) => (float[b,2,2,2] y)"
+        " <float[1,1,3,3] c={1,-2,3,4,0.5,6,7,8,-9}, float[2,1,2,2] w={1,2,3,4,5,6,7,8},"
+        " float[2] a={0.5,-1}> {k=Conv(c,w,a) y=Mul(x,k)}",
+        "Mul",
+        "convolution",
+    ),
+    Case(
+        "fold_rounded_constants",
+        "(float[b,2,2,2] x) => (float[b,2,2,2] y)"
+        " <float[1,1,3,3] c={1,-2,3,4,0.5,6,7,8,-9}, float[2,1,3,3] w={1,2,3,4,5,6,7,8,9,1,2,3,4,5,"
+        "6,7,8,9}> {k=Conv<pads=[1,1,0,0]>(c,w) y=Mul(x,k)}",
+        None,
+        "pads on one side",
+    ),
+    Case(
+        "fold_constants",
+        "(float[b,3] x) => (float[b,3] y) <float[3] w={5.5,-5.5,4}, float m={2}>"
+        " {r=Mod<fmod=1>(w,m) y=Add(x,r)}",
+        "Add",
+        "remainder of floats",
+    ),
+    Case(
         "fold_parts",
         "(float[b,2] x) => (float[b,2] y) <float[4] w={1,2,3,4}, int64[2] n={2,2}>"
         " {a, c=Split<axis=0>(w,n) u=Add(x,a) y=Mul(u,c)}",

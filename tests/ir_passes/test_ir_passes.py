@@ -6,9 +6,13 @@ from typing import Any
 
 import onnx_ir as ir
 import pytest
+import torch
+from torch import Tensor, nn
 
+import onnx_aot
 from onnx_aot.ir_passes import IR_PASSES, run_passes
 from tests.ir_passes.graphs import model, node, value
+from tests.tolerances import assert_close
 
 
 def _chain(length: int) -> ir.Model:
@@ -52,3 +56,38 @@ def test_all_passes_together() -> None:
     m = _chain(10)
     run_passes(m)
     assert len(m.graph) == 20
+
+
+class OneHead(nn.Module):
+    """Attention that splits its input into one head."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+        self.rows = rows
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            layer(part).view(x.shape[0], -1, 1, 8).transpose(1, 2)
+            for layer, part in ((self.query, x[:, : self.rows]), (self.key, x), (self.value, x))
+        )
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return y.transpose(1, 2).reshape(x.shape[0], -1, 8)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_one_head_needs_no_transpose_but_that_of_keys(rows: int) -> None:
+    """With opset 23 the transposes are needed until attention is recognized by them."""
+    torch.manual_seed(0)
+    module = OneHead(rows)
+    shapes = ({0: "batch"},)
+    args = (torch.randn(2, 5, 8),)
+    program = onnx_aot.export(module, args, dynamic_shapes=shapes, opset_version=20)
+    operators = [node.op_type for node in program.model.graph]
+    assert operators.count("Transpose") == 1
+    fused = onnx_aot.export(module, args, dynamic_shapes=shapes, opset_version=23)
+    assert [node.op_type for node in fused.model.graph].count("Attention") == 1
+    for batch in (1, 2, 4):
+        x = torch.randn(batch, 5, 8)
+        assert_close(program(x)[0], module(x).detach())
+        assert_close(fused(x)[0], module(x).detach())

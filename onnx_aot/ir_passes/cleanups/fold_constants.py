@@ -24,6 +24,12 @@ __all__ = ["FOLD_CONSTANTS", "FOLD_PARTS", "FOLD_ROUNDED_CONSTANTS"]
 SMALL_RESULT = 1 << 16
 """Number of elements up to which results computed from weights may make the file larger."""
 
+MODERATE_RESULT = 1 << 20
+"""Number of elements up to which results may be larger than the weights that they free."""
+
+GROWTH = 4
+"""How many times larger, such as a table of relative positions that is read by an index."""
+
 LARGEST = 64 * 1024 * 1024
 """Bytes. Larger results stay nodes: one result at a time is in memory while saving."""
 
@@ -45,10 +51,11 @@ def _make_fold(operators: Mapping[str, Evaluation]) -> Callable[[ir.Node, Rewrit
         """Folds a node; results computed from weights are evaluated while saving.
 
         ``Transpose(weight)`` -> ``weight_folded``; ``Add([1, 2], [3, 4])`` -> ``[4, 6]``. Large
-        results are folded only if they replace weights of that size that nothing else reads;
-        tensors that are not in memory are never folded. Values stored in a byte or less, such as
-        quantized weights, are not widened. A product with a weight that is used elsewhere too is
-        left to ``gemm_of_shared_weight``, which needs no second copy.
+        results are folded only if they replace weights that nothing else reads, of that size or, up
+        to a million elements, a quarter of it; tensors that are not in memory are never folded.
+        Values stored in a byte or less, such as quantized weights, are not widened. A product with
+        a weight that is used elsewhere too is left to ``gemm_of_shared_weight``, which needs no
+        second copy.
         """
         if node.op_type == "Transpose" and transposes_shared_weight(node):
             return False
@@ -218,12 +225,12 @@ def _widens_elements(value: ir.Value, result: ir.Value) -> bool:
 
 
 def _is_worth_folding(given: Sequence[ir.Value], size: int, dtype: ir.DataType) -> bool:
-    """Returns True if the result is small, or not larger than the inputs that it frees."""
+    """Returns True if the result is small, or not (much) larger than the inputs that it frees."""
     if size <= SMALL_RESULT:
         return True
     nbytes = size * dtype.itemsize
     freed = sum(v.const_value.nbytes for v in given if v.const_value and len(v.uses()) == 1)
-    return nbytes <= min(freed, LARGEST)
+    return nbytes <= min(freed * (GROWTH if size <= MODERATE_RESULT else 1), LARGEST)
 
 
 def _evaluate_plans(

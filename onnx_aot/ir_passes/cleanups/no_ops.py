@@ -11,7 +11,7 @@ from onnx_aot.dtypes import INT64_MAX
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 from onnx_aot.ir_passes.shapes import dims, rank, same_shape
 
-__all__ = ["DROP_ZEROS", "REMOVE_NO_OPS"]
+__all__ = ["DROP_ZEROS", "REMOVE_NO_OPS", "RESIZE_TO_SAME_SIZE"]
 
 
 def remove_no_ops(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -123,6 +123,26 @@ def drop_zeros(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
+def resize_to_same_size(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Resize(x, scales=[1, 1, 1, 1])`` -> ``x``; so where ``sizes`` are those of ``x``.
+
+    The weights of other elements are 0, whose products with infinite elements would be NaN.
+    """
+    x, result = node.inputs[0], node.outputs[0]
+    if node.attributes.get_string("coordinate_transformation_mode", "") == "tf_crop_and_resize":
+        return False
+    if x is None or not same_shape(x, result):
+        return False
+    scales = rewriter.constant(node.inputs[2]) if len(node.inputs) > 2 else None
+    sizes = node.inputs[3] if len(node.inputs) > 3 else None
+    if sizes is None and (scales is None or bool((scales != 1).any())):
+        return False
+    if sizes is not None and not rewriter.of_shapes(sizes):
+        return False
+    rewriter.replace(result, x)
+    return True
+
+
 def _is_read_unsigned(value: ir.Value, through: bool = True) -> bool:
     """True if both zeros are the same to all that read a value, perhaps through one ``Where``."""
     if value.is_graph_output():
@@ -187,3 +207,6 @@ _KEPT: dict[str, Callable[[ir.Node, Rewriter], ir.Value | None]] = {
 
 REMOVE_NO_OPS = Rule("remove_no_ops", tuple(_KEPT), remove_no_ops, exact=True, since=13)
 DROP_ZEROS = Rule("drop_zeros", ("Add",), drop_zeros, exact=False)
+RESIZE_TO_SAME_SIZE = Rule(
+    "resize_to_same_size", ("Resize",), resize_to_same_size, exact=False, since=11
+)

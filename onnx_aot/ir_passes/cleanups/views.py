@@ -17,6 +17,7 @@ __all__ = [
     "MERGE_SLICES",
     "MERGE_SQUEEZES",
     "MERGE_TRANSPOSES",
+    "MOVED_ONES",
 ]
 
 VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
@@ -57,11 +58,15 @@ def _find_moved_ones(value: ir.Value | None, rewriter: Rewriter) -> ir.Node | No
     node = rewriter.producer(value, "Transpose")
     if node is None or rewriter.producer(node.inputs[0], "MatMul") is not None:
         return None
-    order, sizes = node.attributes.get_ints("perm"), dims(node.inputs[0])
+    return node if _moves_only_ones(node) else None
+
+
+def _moves_only_ones(transpose: ir.Node) -> bool:
+    order, sizes = transpose.attributes.get_ints("perm"), dims(transpose.inputs[0])
     if order is None or sizes is None:
-        return None
+        return False
     others = [axis for axis in order if sizes[axis] != 1]
-    return node if others == sorted(others) else None
+    return others == sorted(others)
 
 
 def _copies_nothing(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -69,6 +74,33 @@ def _copies_nothing(node: ir.Node, rewriter: Rewriter) -> bool:
         return True
     sizes = rewriter.constant(node.inputs[1])
     return sizes is not None and not bool((sizes == 0).any())
+
+
+def moved_ones(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Transpose(x: [b, 1, 8], perm=[0, 2, 1])`` -> ``Reshape(x, [0, 8, 1])``.
+
+    Applies if only axes of size 1 move. A Reshape or the like before the Transpose goes with it.
+    """
+    if not _moves_only_ones(node):
+        return False
+    inner = _find_view(node.inputs[0], rewriter)
+    if inner is not None and rewriter.only_use(inner.outputs[0]):
+        given = all(map(rewriter.of_shapes, inner.inputs[1:]))
+        if given and _replace_by_reshape(node, inner.inputs[0], inner, rewriter):
+            return True
+    return _replace_by_reshape(node, node.inputs[0], node, rewriter)
+
+
+def _replace_by_reshape(
+    node: ir.Node, source: ir.Value | None, like: ir.Node, rewriter: Rewriter
+) -> bool:
+    sizes = _find_reshape_sizes(dims(source), dims(node.outputs[0]))
+    if sizes is None:
+        return False
+    shape = rewriter.initializer(torch.tensor(sizes, dtype=torch.int64))
+    new = rewriter.emit("Reshape", [source, shape], like=like)
+    rewriter.replace(node.outputs[0], new)
+    return True
 
 
 def constant_reshape(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -281,3 +313,4 @@ MERGE_SLICES = Rule(
     since=10,
     behind=frozenset({"Slice"}),
 )
+MOVED_ONES = Rule("moved_ones", ("Transpose",), moved_ones, exact=True, since=5)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
+from onnx_aot.ir_passes.lazy_tensor import FoldedTensor, contents_of, sources_of
 from onnx_aot.ir_passes.rewriter import Rewriter
-from onnx_aot.ir_passes.tensors import in_memory
+from onnx_aot.ir_passes.tensors import in_memory, is_weight
 from onnx_aot.metadata.keys import INPUT_KIND
 
 __all__ = ["always_true", "bound_magnitude", "counts_up"]
 
 DEPTH = 12
-LARGEST_TABLE = 1 << 16
+LARGEST_TABLE = 1 << 20
+"""Number of elements."""
 MOVES = {"Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"}
 """Operators whose result consists only of elements of the first input."""
 
@@ -55,11 +57,21 @@ def _read_table(rewriter: Rewriter, value: ir.Value) -> torch.Tensor | None:
     return in_memory(tensor) if tensor is not None and tensor.size <= LARGEST_TABLE else None
 
 
+def _read_folded(value: ir.Value) -> torch.Tensor | None:
+    """Contents of a value that is computed from constants alone; None if a weight is among them."""
+    tensor = value.const_value
+    if not isinstance(tensor, FoldedTensor) or tensor.size > LARGEST_TABLE:
+        return None
+    return None if any(map(is_weight, sources_of([value]))) else contents_of(value)
+
+
 def always_true(rewriter: Rewriter, value: ir.Value | None, depth: int = DEPTH) -> bool:
     """Returns True if every element of a boolean value is known to be true."""
     if value is None or depth == 0:
         return False
     tensor = rewriter.constant(value)
+    if tensor is None:
+        tensor = _read_folded(value)
     if tensor is not None:
         return tensor.dtype == torch.bool and bool(tensor.all())
     node = value.producer()

@@ -11,7 +11,7 @@ from onnx_aot.ir_passes.fusions.bounds import always_true, bound_magnitude, coun
 from onnx_aot.ir_passes.fusions.matching import both_orders, dimensions, scalar_constant, single_use
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
-__all__ = ["ADMITTED_ROWS", "TRUE_MASK", "WHOLE_INDEX"]
+__all__ = ["ADMITTED_ROWS", "CHOSEN_EVERYWHERE", "TRUE_MASK", "WHOLE_INDEX"]
 
 
 def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -49,6 +49,18 @@ def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
     if bound_magnitude(rewriter, bias) is None:
         return False
     rewriter.replace(node.outputs[0], x)
+    return True
+
+
+def chosen_everywhere(node: ir.Node, rewriter: Rewriter) -> bool:
+    """``Where(everywhere, x, y)`` -> ``x``, if the condition is true everywhere."""
+    x, result = node.inputs[1], node.outputs[0]
+    sizes = dimensions(x)
+    if x is None or sizes is None or sizes != dimensions(result):
+        return False
+    if not always_true(rewriter, node.inputs[0]):
+        return False
+    rewriter.replace(result, x)
     return True
 
 
@@ -223,6 +235,7 @@ def _find_index_axis(rewriter: Rewriter, index: ir.Value | None, size: int | str
 
 
 ADMITTED_ROWS = Rule("admitted_rows", ("Where",), admitted_rows, exact=False)
+CHOSEN_EVERYWHERE = Rule("chosen_everywhere", ("Where",), chosen_everywhere, exact=True)
 TRUE_MASK = Rule(
     "true_mask", ("Add", "Mul"), true_mask, exact=True, behind=frozenset({"Where", "Min"})
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -82,6 +83,24 @@ class Positions(nn.Module):
         return attended(x, torch.where(keep.bool()[:, None], bias, self.low))
 
 
+class Bias(nn.Module):
+    """A constant bias for one length, neither a parameter nor a buffer."""
+
+    def __init__(self, length: int, *, closed_row: bool = False) -> None:
+        super().__init__()
+        self.bias = torch.randn(length, length)
+        if closed_row:
+            self.bias[1] = -float("inf")
+
+    def forward(self, x: Tensor) -> Tensor:
+        return attended(x, self.bias)
+
+
+def rows(length: int) -> Callable[[int, int], tuple[Tensor, ...]]:
+    return lambda batch, _: (torch.randn(batch, length, WIDTH),)
+
+
+BATCH = ({0: "batch"},)
 LOW = torch.finfo(torch.float32).min
 CASES = [
     FusionCase(
@@ -97,6 +116,30 @@ CASES = [
     FusionCase("moved index", moved_index, inputs, {}, {"GatherND": 1}),
     FusionCase("finite", Positions(LOW), inputs, {"admitted_rows": 1}, {"Where": 1, "Greater": 0}),
     FusionCase("infinite", Positions(-float("inf")), inputs, {}, {"Where": 3, "Greater": 1}),
+    FusionCase(
+        "a known bias",
+        Bias(80),
+        rows(80),
+        {"chosen_everywhere": 1},
+        {"Where": 0, "ReduceSum": 0},
+        dynamic=BATCH,
+    ),
+    FusionCase(
+        "a large bias",
+        Bias(300),
+        rows(300),
+        {"admitted_rows": 1},
+        {"Where": 0, "ReduceSum": 0},
+        dynamic=BATCH,
+    ),
+    FusionCase(
+        "a known bias without keys",
+        Bias(80, closed_row=True),
+        rows(80),
+        {},
+        {"Where": 1},
+        dynamic=BATCH,
+    ),
     FusionCase("a buffer", Positions(LOW, buffer=True), inputs, {}, {"Where": 3, "Greater": 1}),
 ]
 

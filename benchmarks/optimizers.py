@@ -24,6 +24,9 @@ from benchmarks.run import Benchmark, Settings, folder_of, run
 from benchmarks.tables import facts, table
 
 KINDS = ("static", "dynamic")
+PRODUCTS = {"MatMul", "Add"}
+"""Operators that optimizers write as Gemm between two Reshapes."""
+
 NOISE = 0.02
 LIMIT = 60.0  # CPU seconds that one optimizer may take for one file
 
@@ -203,6 +206,10 @@ def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
             whole = sum(nodes <= 0 for nodes in results)
             text = f"{whole} of {len(results)} ({whole / len(results):.1%})"
             summary[f"{kind} files from which {optimizer} removes no node"] = text
+            others = sum(not result["gone"].keys() - PRODUCTS for result in found if result)
+            if optimizer != "transformers optimizer":  # which does not write products anew
+                text = f"{others} of {len(results)} ({others / len(results):.1%})"
+                summary[f"{kind} files from which {optimizer} removes at most products"] = text
     return summary
 
 

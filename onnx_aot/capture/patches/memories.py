@@ -113,10 +113,8 @@ def _memoized(settings: Settings) -> list[_Memoized]:
     Packages import one function into hundreds of namespaces; it is one place.
     """
     found: dict[int, _Memoized] = {}
-    for names in settings.reachable_namespaces():
-        for name, value in list(names.items()):
-            if type(value) is _FUNCTION:
-                found.setdefault(id(value), _Memoized(value)).entries.append((names, name))
+    for names, name, value in settings.once(_survey).memoized:
+        found.setdefault(id(value), _Memoized(value)).entries.append((names, name))
     for cls in _classes(settings.module):
         for name, value in list(vars(cls).items()):
             function = getattr(value, "__func__", value)  # of a staticmethod or classmethod
@@ -124,6 +122,51 @@ def _memoized(settings: Settings) -> list[_Memoized]:
                 memory = found.setdefault(id(function), _Memoized(function))
                 memory.members.append((cls, name, value))
     return list(found.values())
+
+
+@dataclasses.dataclass
+class _Survey:
+    """What the namespaces hold that the code of the model refers to.
+
+    Attributes:
+        memoized: Functions under ``lru_cache``, each with its namespace and name.
+        tables: Dicts, also those that are default arguments.
+        owners: Objects whose class is in one of the namespaces, and classes from the files of the
+            model's modules.
+    """
+
+    memoized: list[tuple[dict[str, Any], str, Any]] = dataclasses.field(default_factory=list)
+    tables: list[dict[Any, Any]] = dataclasses.field(default_factory=list)
+    owners: list[Any] = dataclasses.field(default_factory=list)
+
+
+def _survey(settings: Settings) -> _Survey:
+    """Looks through the namespaces once, since packages have thousands of names."""
+    survey = _Survey()
+    is_owner = _make_owner_test(settings)
+    own = _own_files(settings)
+    passed: set[type] = set()  # types of values of which none is looked for
+    for names in settings.reachable_namespaces():
+        for name, value in list(names.items()):
+            kind = type(value)
+            if kind in passed:
+                continue
+            if kind is type:
+                if value.__module__ in own:
+                    survey.owners.append(value)
+            elif kind is FunctionType:
+                if value.__defaults__ or value.__kwdefaults__:
+                    survey.tables += _default_dicts(value)
+            elif kind is dict:
+                if not name.startswith("__"):
+                    survey.tables.append(value)
+            elif kind is _FUNCTION:
+                survey.memoized.append((names, name, value))
+            elif is_owner(value):
+                survey.owners.append(value)
+            elif not issubclass(kind, type):
+                passed.add(kind)
+    return survey
 
 
 def _classes(model: torch.nn.Module) -> set[type]:
@@ -177,12 +220,12 @@ class _Tables:
 
 
 def _find_tables(settings: Settings) -> Iterator[Place]:
-    classes = map(vars, _classes(settings.module))
-    yield from _counted((*settings.reachable_namespaces(), *classes))
+    classes = [table for cls in _classes(settings.module) for table in _dicts(vars(cls))]
+    yield from _counted([*settings.once(_survey).tables, *classes])
 
 
-def _counted(spaces: Iterable[Mapping[str, Any]]) -> Iterator[_Tables]:
-    counted = [(table, len(table)) for names in spaces for table in _dicts(names)]
+def _counted(tables: Iterable[dict[Any, Any]]) -> Iterator[_Tables]:
+    counted = [(table, len(table)) for table in tables]
     if counted:
         yield _Tables(counted)
 
@@ -195,7 +238,11 @@ def _dicts(names: Mapping[str, Any]) -> Iterator[dict[Any, Any]]:
             if not name.startswith("__"):
                 yield held
         elif kind is FunctionType:
-            yield from (default for default in _defaults(held) if type(default) is dict)
+            yield from _default_dicts(held)
+
+
+def _default_dicts(function: FunctionType) -> Iterable[dict[Any, Any]]:
+    return [default for default in _defaults(function) if type(default) is dict]
 
 
 def _defaults(function: FunctionType) -> Iterable[Any]:
@@ -204,14 +251,19 @@ def _defaults(function: FunctionType) -> Iterable[Any]:
     return function.__defaults__ or ()
 
 
-def _owners(settings: Settings) -> list[Any]:
-    """Objects that the code of the model refers to, and classes from the files of its modules.
+def _files(settings: Settings) -> set[Any]:
+    """Names of the modules in which the code of the model looks something up."""
+    return {names.get("__name__") for names in settings.reachable_namespaces()}
 
-    Packages have thousands of names, so this decides by their types.
-    """
-    spaces = settings.reachable_namespaces()
-    files = {names.get("__name__") for names in spaces}
-    own = {cls.__module__ for cls in _classes(settings.module)} & files
+
+def _own_files(settings: Settings) -> set[Any]:
+    """Names of those that define the classes of the model's modules."""
+    return {cls.__module__ for cls in _classes(settings.module)} & settings.once(_files)
+
+
+def _make_owner_test(settings: Settings) -> Callable[[Any], bool]:
+    """Makes a function that tells whether a value is one of ``_Survey.owners``, by its type."""
+    files, own = settings.once(_files), _own_files(settings)
     kinds: dict[type, bool | None] = {}  # None for types of classes
 
     def is_owner(value: Any) -> bool:
@@ -222,11 +274,18 @@ def _owners(settings: Settings) -> list[Any]:
         found = kinds[kind]
         return value.__module__ in own if found is None else found
 
+    return is_owner
+
+
+def _owners(settings: Settings) -> list[Any]:
+    """Those of the namespaces, of the model's modules, and of default arguments of ``forward``."""
+    is_owner = _make_owner_test(settings)
     functions = vars(type(settings.module)).values()
     held = [each for f in functions if type(f) is FunctionType for each in _defaults(f)]
-    for names in (*spaces, *map(vars, settings.module.modules())):
-        held += list(names.values())
-    found = {id(value): value for value in held if is_owner(value)}.values()
+    for module in settings.module.modules():
+        held += list(vars(module).values())
+    owners = [*settings.once(_survey).owners, *filter(is_owner, held)]
+    found = {id(value): value for value in owners}.values()
     return [each for each in found if isinstance(each, type) or type(_attributes(each)) is dict]
 
 
@@ -286,7 +345,7 @@ def _restore(owner: Any, name: str, before: dict[str, Any]) -> None:
 
 def _find_names(settings: Settings) -> Iterator[Place]:
     owners = _owners(settings)
-    yield from _counted(map(vars, owners))
+    yield from _counted(table for owner in owners for table in _dicts(vars(owner)))
     namespaces = [(names, dict(names)) for names in settings.reachable_namespaces()]
     yield _Names([*namespaces, *((owner, dict(vars(owner))) for owner in owners)])
 

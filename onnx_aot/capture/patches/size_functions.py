@@ -389,12 +389,6 @@ def _exponential(number: Any) -> Any:
     return math.e ** torch.sym_float(number)  # type: ignore[no-untyped-call]
 
 
-def _power(base: Any, exponent: Any) -> Any:
-    """``math.pow``."""
-    sym_float: Any = torch.sym_float
-    return sym_float(base) ** sym_float(exponent)
-
-
 def _make_rounding(name: str) -> Patch:
     """Row for a method of a symbolic number: the natural logarithm of a size fixes the size."""
 
@@ -471,7 +465,6 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
     _make_patch("math:log", _natural_logarithm, _is_number, _has_logarithms),
     _make_patch("math:log10", _decimal_logarithm, _is_number, _has_logarithms),
     _make_patch("math:exp", _exponential, _is_number),
-    _make_patch("math:pow", _power, _is_number),
     *map(_make_rounding, ("__floor__", "__ceil__", "__trunc__", "__round__")),
     _make_patch("torch:arange", _arange, _is_traced_number, _has_traced_bound),
     _make_patch("torch:linspace", _linspace, when=_is_counted),

@@ -410,7 +410,7 @@ class Sliced(nn.Module):
         for row in rows[1:]:
             level = 0.3 * row + 0.7 * level
             levels.append(level)
-        for row, after in zip(rows, rows[1:], strict=False):
+        for row, after in zip(rows, rows[1:], strict=False):  # noqa: RUF007
             changes.append(after - row)
         for row, after in zip(x.unbind(1)[:-1], torch.unbind(x.exp(), 1)[1:], strict=True):
             pairs.append(after * row)

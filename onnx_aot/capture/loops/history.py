@@ -141,7 +141,8 @@ class History:
         axis = dim if dim >= 0 else dim + self.lanes[0].second.dim()
         if any(str(lane.second.shape[axis]) != str(lane.third.shape[axis]) for lane in self.lanes):
             return self._join_pieces(axis)
-        whole = torch.cat(self._collect(axis), axis + 1).flatten(axis, axis + 1)
+        joined = torch.cat(self._collect(axis), axis + 1)
+        whole = joined.flatten(axis, axis + 1)
         return self._join([self.before, self.after], whole, axis)
 
     def _join(self, others: Sequence[Sequence[Tensor]], whole: Tensor, axis: int) -> Tensor:

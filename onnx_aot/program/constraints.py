@@ -13,11 +13,13 @@ from onnx_aot.dimensions import conditions
 from onnx_aot.errors import InferenceError
 from onnx_aot.metadata.keys import DIMENSIONS
 
-__all__ = ["refuse_other_sizes"]
+__all__ = ["refuse_crashes", "refuse_other_sizes"]
 
 # Every broadcast makes the capture guard on a size being 0 or 1. ONNX operators test that again
 # when they run, so a minimum of 2 is not enforced here; runtime_checks=True enforces it.
 HARMLESS_MINIMUM = 2
+
+_CRASHING = ("LSTM", "GRU")
 
 
 def refuse_other_sizes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> None:
@@ -52,6 +54,36 @@ def refuse_other_sizes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> N
         if conditions.holds(relation, sizes) is False:
             found = ", ".join(f"{t} is {size}" for t, size in sizes.items() if _is_in(t, relation))
             raise InferenceError(f"the model was exported with {relation}; {found}", code="OA603")
+
+
+def refuse_crashes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> None:
+    """Refuses empty batches of layers for which ONNX Runtime would end the process.
+
+    Args:
+        graph: The main graph.
+        inputs: A tensor for each of its inputs, by name.
+
+    Raises:
+        InferenceError: A batch of an LSTM or a GRU is empty.
+    """
+    if all(tensor.numel() for tensor in inputs.values()):
+        return
+    empty = {
+        str(dimension): f"input {value.name}, axis {axis}"
+        for value in graph.inputs
+        for axis, dimension in enumerate(value.shape or ())
+        if inputs[str(value.name)].shape[axis] == 0
+    }
+    for node in graph.all_nodes():
+        sequence = node.inputs[0] if node.op_type in _CRASHING else None
+        batch = None if sequence is None or sequence.shape is None else str(sequence.shape[1])
+        if batch in empty:
+            raise InferenceError(
+                f"dimension {batch} ({empty[batch]}) is 0; ONNX Runtime's kernel of "
+                f"{node.op_type}, node {node.name}, ends the process if the batch is empty. Leave "
+                "out the call for an empty batch",
+                code="OA603",
+            )
 
 
 def _is_in(term: str, relation: str) -> bool:

@@ -142,8 +142,11 @@ class ONNXProgram(Editable, Examinable, Viewable):
 
     def _run(self, inputs: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         from onnx_aot.program import session
+        from onnx_aot.program.constraints import refuse_crashes
 
         device = session.device_of(inputs.values())
+        if device.type == "cpu":
+            refuse_crashes(self.model.graph, inputs)
         if self._session is None or self._device not in (None, device):
             quantizes = self._quantizes()
             self._create_session(

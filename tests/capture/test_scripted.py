@@ -200,6 +200,11 @@ MODULES = [
         tuple((floats(b, t, 4),) for b, t in ((2, 3), (1, 5))),
         ({0: "batch", 1: "time"},),
     ),
+    Model(
+        m.LaterRows(),
+        tuple((floats(b, t, 4),) for b, t in ((1, 3), (2, 5), (3, 2))),
+        ({0: "batch", 1: "time"},),
+    ),
     Model(m.ByTrainingFlag(), ROWS, N),
 ]
 

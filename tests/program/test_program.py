@@ -309,3 +309,28 @@ def test_no_warning_in_ordinary_use(net: Net) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         onnx_aot.export(net.eval(), (X,), dynamic_shapes=({0: "batch"},))(X)
+
+
+class Tagger(torch.nn.Module):
+    """A recurrent layer beside a memory, which may be empty."""
+
+    def __init__(self, kind: type[torch.nn.RNNBase]) -> None:
+        super().__init__()
+        self.layer = kind(4, 3, num_layers=2, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+        states: Tensor = self.layer(x)[0]
+        return states + memory.sum()
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_an_empty_batch_that_ends_the_process_is_refused(kind: type[torch.nn.RNNBase]) -> None:
+    model = Tagger(kind).eval()
+    inputs = (torch.randn(2, 5, 4), torch.randn(3, 2))
+    shapes = ({0: "batch", 1: "steps"}, {0: "rows"})
+    program = onnx_aot.export(model, inputs, dynamic_shapes=shapes)
+    given = (torch.randn(3, 2, 4), torch.randn(0, 2))
+    assert_close(program(*given)[0], model(*given))
+    message = rf"dimension batch \(input x, axis 0\) is 0; .* kernel of {kind.__name__}"
+    with pytest.raises(InferenceError, match=message):
+        program(torch.randn(0, 5, 4), inputs[1])

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.export import Dim
 
 from onnx_aot.errors import CaptureError, DynamicShapeError, TranslationError
 from tests.capture.patches.test_tensor_subclasses import Angle, WithState
@@ -56,6 +57,16 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], type[Exception], str]] = {
         DynamicShapeError,
         r"fixed at 4\s.*math\.log10",
     ),
+    "numpy.exp of a size": (
+        lambda x: x * float(np.exp(x.shape[0] / 9)),
+        CaptureError,
+        "computes with NumPy",
+    ),
+    "math:exp": (
+        lambda x: x * math.exp(x.shape[0] / 9),
+        DynamicShapeError,
+        r"fixed at 4.*\s.*math\.exp",
+    ),
     "divmod in the packages of the model": (
         lambda x: x * sum(divmod(x.shape[0], 3)),
         CaptureError,
@@ -95,6 +106,31 @@ def test_logarithms_fix_sizes() -> None:
     example = Example(function(REFUSED["math:log2"][0]), rows)
     with absent(LOG2):
         assert "fixed at 4" in message(example)
+
+
+class LaterRows(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x[:, 1:])
+
+
+PRODUCTS: dict[str, Callable[[], nn.Module]] = {
+    "kernel of aten.linear.default": lambda: LaterRows(3, 2),
+    "kernel of aten.matmul.default": function(lambda x: x[:, 1:] @ torch.ones(3, 2)),
+}
+
+
+@shows(*PRODUCTS)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_slices_fix_a_batch_of_one(name: str) -> None:
+    example = Example(
+        PRODUCTS[name],
+        lambda n: (rows(5 * n)[0].reshape(n, 5, 3),),
+        sizes=(1, 4),
+        dynamic_shapes=({0: Dim.AUTO},),
+    )
+    assert not differs(example, exported(example))
+    with absent(name):
+        assert exported(example).inputs[0].shape[0] == 1
 
 
 ROUNDED: dict[str, Callable[[float], float]] = {

@@ -1,4 +1,4 @@
-"""Logarithms of sizes: ``onnx_aot/torch_compat/size_logarithms.py``.
+"""Logarithms and powers of sizes: ``onnx_aot/torch_compat/size_logarithms.py``.
 
 Models round lengths up to powers of two for Fourier transforms and for sums in pairs.
 """
@@ -157,6 +157,10 @@ SIGNALS: dict[str, Callable[[Tensor], Tensor]] = {
     "decimal": lambda x: x * math.log10(x.shape[1] + 2),
     "base": lambda x: x * math.log(x.shape[1], 3) + math.log(5, x.shape[1] + 1),
     "numpy": lambda x: x * float(np.log(x.shape[1])),
+    "exponential": lambda x: x * math.exp(-x.shape[1] / 7) + math.exp(math.log(x.shape[1]) / 3),
+    "exponential, numpy": lambda x: x * float(np.exp(-x.shape[1])),
+    "powers": lambda x: x * math.pow(x.shape[1], -0.5) + math.pow(0.9, x.shape[1]),
+    "shifted time": lambda x: x / (1 + math.exp(0.3 * (x.shape[1] // 2) / 7 - 0.5)),
     "temperature": lambda x: x.softmax(1) * math.log(x.shape[1]) / math.sqrt(x.shape[1]),
 }
 

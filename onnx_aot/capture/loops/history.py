@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
@@ -78,56 +78,71 @@ class Loop:
         return found
 
 
+class Lane(NamedTuple):
+    """The tensors that a list gets from one place in the steps of a loop.
+
+    Attributes:
+        first: The one before that of the second step, if it is as large; it may be a step's.
+        second: The one of the second step.
+        third: The one of the third step.
+    """
+
+    first: Tensor | None
+    second: Tensor
+    third: Tensor
+
+
 @dataclasses.dataclass(frozen=True)
 class History:
-    """A list with a value of each step of a loop.
+    """A list with values of each step of a loop.
 
     Attributes:
         loop: The loop.
         before: Elements before those of the steps.
-        first: The element before that of the second step, if it is as large; it may be a step's.
-        second: The element of the second step.
-        third: The element of the third step.
+        lanes: The elements of the steps; there are several if each step appends several times.
         after: Elements after those of the steps.
-        backwards: Whether the last step's element comes first.
+        backwards: Whether the last step's elements come first.
     """
 
     loop: Loop
     before: Sequence[Tensor]
-    first: Tensor | None
-    second: Tensor
-    third: Tensor
+    lanes: Sequence[Lane]
     after: Sequence[Tensor]
     backwards: bool
 
     @property
     def length(self) -> Any:
         """Number of elements, as a symbolic size."""
-        return len(self.before) + self._count + len(self.after)
+        return len(self.before) + len(self.lanes) * self._count + len(self.after)
 
     @property
     def can_be_stacked(self) -> bool:
-        """True if all elements have the shape and dtype of the second step's."""
-        first = () if self.first is None else (self.first,)
-        others = (*self.before, *first, self.third, *self.after)
-        return all(_shape(each) == _shape(self.second) for each in others)
+        """True if all elements have the same shape and dtype."""
+        of_steps = (each for lane in self.lanes for each in lane if each is not None)
+        shape = _shape(self.lanes[0].second)
+        return all(_shape(each) == shape for each in (*self.before, *of_steps, *self.after))
 
     @property
     def _count(self) -> Any:
-        return self.loop.count - (self.first is None)
+        return self.loop.count - (self.lanes[0].first is None)
 
     def stack(self, dim: int = 0) -> Tensor:
         """``torch.stack`` of the list."""
-        axis = dim if dim >= 0 else dim + self.second.dim() + 1
+        axis = dim if dim >= 0 else dim + self.lanes[0].second.dim() + 1
         others = [[t.unsqueeze(axis) for t in part] for part in (self.before, self.after)]
-        return self._join(others, self._collect().movedim(0, axis), axis)
+        collected = self._collect(axis)
+        if len(collected) == 1:
+            return self._join(others, collected[0], axis)
+        whole = torch.stack(collected, axis + 1).flatten(axis, axis + 1)
+        return self._join(others, whole, axis)
 
     def cat(self, dim: int = 0) -> Tensor:
         """``torch.cat`` of the list."""
-        axis = dim if dim >= 0 else dim + self.second.dim()
-        if str(self.second.shape[axis]) != str(self.third.shape[axis]):
+        axis = dim if dim >= 0 else dim + self.lanes[0].second.dim()
+        if any(str(lane.second.shape[axis]) != str(lane.third.shape[axis]) for lane in self.lanes):
             return self._join_pieces(axis)
-        whole = self._collect().movedim(0, axis).flatten(axis, axis + 1)
+        joined = torch.cat(self._collect(axis), axis + 1)
+        whole = joined.flatten(axis, axis + 1)
         return self._join([self.before, self.after], whole, axis)
 
     def _join(self, others: Sequence[Sequence[Tensor]], whole: Tensor, axis: int) -> Tensor:
@@ -136,32 +151,34 @@ class History:
 
     def _join_pieces(self, axis: int) -> Tensor:
         """Joins elements that differ in size."""
-        before, first, after = list(self.before), self.first, list(self.after)
+        before, after = list(self.before), list(self.after)
+        (first, second, third), *others = self.lanes
         if first is None and (after if self.backwards else before):
             first = after.pop(0) if self.backwards else before.pop()
-        if first is None or first.dtype != self.second.dtype:
+        if others or first is None or first.dtype != second.dtype:
+            found = "each step adds several" if others else "the first step adds none"
             raise UnrollableError(
-                "the elements of a list differ in size, and the first step adds none",
-                "append to the list in every step",
+                f"the elements of a list differ in size, and {found}",
+                "append to the list once in every step",
             )
         loop = self.loop
-        size = find_total(self.second.shape[axis], loop.symbols[0], loop.count)
-        parts = (first, self.second, self.third)
-        whole: Tensor = JOINED(*parts, size, loop.number, self.backwards, axis)
+        size = find_total(second.shape[axis], loop.symbols[0], loop.count)
+        whole: Tensor = JOINED(first, second, third, size, loop.number, self.backwards, axis)
         return self._join([before, after], whole, axis)
 
-    def _collect(self) -> Tensor:
-        collected: Tensor = COLLECTED(
-            self.first, self.second, self.third, self._count, self.loop.number, self.backwards
-        )
-        return collected
+    def _collect(self, axis: int) -> list[Tensor]:
+        """The values of each lane at all steps, which are along an axis, in the list's order."""
+        lanes = reversed(self.lanes) if self.backwards else self.lanes
+        options = (self._count, self.loop.number, self.backwards)
+        return [COLLECTED(*lane, *options).movedim(0, axis) for lane in lanes]
 
 
 def find_history(loops: Sequence[Loop], items: Any) -> History | None:
     """Describes a list with elements of two steps of a loop; None for other lists.
 
     ``[h1, h2, h3]`` of the three steps that were recorded stands for the values of all steps, as
-    does ``[h0, h1, h2]``, to which each step appends the value of the step before.
+    do ``[h0, h1, h2]``, to which each step appends the value of the step before, and
+    ``[a1, b1, a2, b2, a3, b3]``, to which each appends two.
     """
     if not loops or not isinstance(items, (list, tuple)) or len(items) < 2:
         return None
@@ -184,17 +201,23 @@ def find_history(loops: Sequence[Loop], items: Any) -> History | None:
 
 
 def _find_in_order(loop: Loop, items: Sequence[Tensor], steps: list[int | None]) -> History | None:
-    position = next((i for i, step in enumerate(steps) if step == 3), None)
-    if position is None:
-        position = next((i for i, step in enumerate(steps) if step == 2), None)
-    # Last states of several loops are no history of one.
-    if not position or steps[position - 1] != (steps[position] or 0) - 1:
+    last = 3 if 3 in steps else 2
+    if last not in steps:
         return None
-    before, second, third = items[: position - 1], items[position - 1], items[position]
-    first = None
-    if before and _shape(before[-1]) == _shape(second):
-        *before, first = before
-    return History(loop, before, first, second, third, items[position + 1 :], False)
+    begin = steps.index(last)
+    end = next((i for i in range(begin, len(steps)) if steps[i] != last), len(steps))
+    each = end - begin
+    if steps[max(begin - each, 0) : begin] != [last - 1] * each:
+        each, end = 1, begin + 1  # a later step has written to some of them
+    # Last states of several loops are no history of one.
+    if not begin or steps[begin - 1] != last - 1:
+        return None
+    before, second, third = items[: begin - each], items[begin - each : begin], items[begin:end]
+    first: Sequence[Tensor | None] = [None] * each
+    if list(map(_shape, before[-each:])) == list(map(_shape, second)):
+        before, first = before[:-each], before[-each:]
+    lanes = [Lane(*lane) for lane in zip(first, second, third, strict=True)]
+    return History(loop, before, lanes, items[end:], False)
 
 
 def _shape(tensor: Tensor) -> list[str]:

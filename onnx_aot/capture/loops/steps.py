@@ -40,6 +40,8 @@ class Loops:
         files: Files with loops, whose builtins are replaced.
 
     Attributes:
+        locate: Returns the user's current line.
+        files: Files with loops, whose builtins are replaced.
         made: The loops, in the order in which they begin.
         problem: Why a loop cannot be rolled.
     """
@@ -50,7 +52,7 @@ class Loops:
         forget: Callable[[], None],
         files: frozenset[str] = frozenset(),
     ) -> None:
-        self._locate, self._forget, self.files = locate, forget, files
+        self.locate, self._forget, self.files = locate, forget, files
         self._symbols: dict[Any, Loop] = {}
         self.made: list[Loop] = []
         self.problem: UnrollableError | None = None
@@ -62,7 +64,7 @@ class Loops:
     def refuse(self, reason: str, fix: str) -> None:
         """Notes why a loop cannot be rolled. The capture goes on, as the model may catch errors."""
         if self.problem is None:
-            self.problem = UnrollableError(reason, fix, self._locate())
+            self.problem = UnrollableError(reason, fix, self.locate())
 
     # --- what Python code loops over ---
 
@@ -106,12 +108,19 @@ class Loops:
         return Steps(self, steps.count, lambda index: (start + index, steps[index]))
 
     def zip(self, parts: Sequence[Any]) -> Steps | None:
-        """What is looped over together; None unless all have the same dynamic number of steps."""
+        """What is looped over together, as long as the shortest; None if that is unknown.
+
+        It is known if all have dynamic numbers of steps, which differ by numbers, as n and n - 1.
+        """
         found = [steps for part in parts if (steps := self._find_steps(part)) is not None]
-        counts = {symbolic_expression(steps.count) for steps in found}
-        if len(found) != len(parts) or len(counts) != 1:
+        if not found or len(found) != len(parts):
             return None
-        return Steps(self, found[0].count, lambda index: tuple(steps[index] for steps in found))
+        first = symbolic_expression(found[0].count)
+        more = [symbolic_expression(steps.count) - first for steps in found]
+        if not all(each.is_Integer for each in more):
+            return None
+        count = found[more.index(min(more))].count
+        return Steps(self, count, lambda index: tuple(steps[index] for steps in found))
 
     def _find_steps(self, items: Any) -> Steps | None:
         if isinstance(items, torch.Tensor):
@@ -168,7 +177,7 @@ class Loops:
         """Yields what ``at`` gives for the first step, and for two that stand for all others."""
         if not count >= 1:
             return
-        loop = Loop(len(self.made), count, self._locate())
+        loop = Loop(len(self.made), count, self.locate())
         self.made.append(loop)
         more = count - 1
         self._mark(loop, more)
@@ -223,8 +232,27 @@ class Steps:
     def __reversed__(self) -> Iterator[Any]:
         return self._loops.run(self.count, lambda step: self._at(self.count - 1 - step))
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return self._take(index)
         return self._at(index if index >= 0 else self.count + index)
+
+    def _take(self, part: slice) -> Steps:
+        """All values, less some at the ends.
+
+        Raises:
+            UnrollableError: The slice is another one.
+        """
+        start, stop = part.start or 0, part.stop or 0
+        is_int = type(start) is int and type(stop) is int
+        if not is_int or start < 0 or stop > 0 or part.stop == 0 or part.step not in (None, 1):
+            raise UnrollableError(
+                "only some of its values are taken, by a slice such as [-2:], [:3] or [::2]",
+                "slice the tensor, x[:, -2:], and loop over it; values[1:] and values[:-1] can be "
+                "looped over as they are",
+                self._loops.locate(),
+            )
+        return Steps(self._loops, self.count - start + stop, lambda index: self._at(start + index))
 
 
 def _read_numbers(frame: FrameType) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.error_hints import RefusedError, refuse_autocast
-from onnx_aot.torch_compat import aten, is_differentiating, kernel_patches
+from onnx_aot.torch_compat import aten, is_differentiating, kernel_patches, symbolic_expression
 
 __all__ = ["KERNELS", "KERNEL_PATCHES"]
 
@@ -342,9 +342,47 @@ def _histogramdd(
     return self.new_empty([n - 1 for n in sizes]), [self.new_empty([n]) for n in sizes]
 
 
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    return _multiply(aten.linear.default, input, weight, bias)
+
+
+def _matmul(self: Tensor, other: Tensor) -> Any:
+    return _multiply(aten.matmul.default, self, other)
+
+
+def _multiply(operator: Any, rows: Tensor, matrix: Tensor, *others: Any) -> Any:
+    """Multiplies a flat copy of rows that are a slice: torch asks whether they lie in one piece.
+
+    Those of ``x[:, 1:]`` do if the batch is 1. The result has the same strides.
+    """
+    is_dynamic = any(isinstance(size, torch.SymInt) for size in rows.shape)
+    if not is_dynamic or rows.dim() < 3 or matrix.dim() != 2 or _is_in_one_piece(rows):
+        return NotImplemented
+    copy = rows.clone(memory_format=torch.contiguous_format)
+    return operator(copy.flatten(0, -2), matrix, *others).unflatten(0, rows.shape[:-1])
+
+
+def _is_in_one_piece(tensor: Tensor) -> bool:
+    """True if all strides are known to be those of a contiguous tensor; asks for no guard."""
+    *outer, last = map(_expression, tensor.stride())
+    if last != 1:
+        return False
+    for size, stride in zip(reversed(tensor.shape[1:]), reversed(outer), strict=True):
+        if stride != last * _expression(size) and stride != last * _expression(sym_max(size, 1)):
+            return False
+        last = stride
+    return True
+
+
+def _expression(size: Any) -> Any:
+    return symbolic_expression(size) if isinstance(size, torch.SymInt) else size
+
+
 KERNELS: dict[Any, Any] = {
     aten.combinations.default: _combinations,
     aten.geqrf.default: _geqrf,
+    aten.linear.default: _linear,
+    aten.matmul.default: _matmul,
     aten.kron.default: _kron,
     aten.take_along_dim.default: _take_along_dim,
     aten.histogram.bin_ct: _histogram,
@@ -384,6 +422,8 @@ KERNELS: dict[Any, Any] = {
 
 _WITHOUT: dict[Any, str] = {
     _combinations: "torch.combinations is refused, or the number of its rows has no name.",
+    _linear: "Linear layers of slices fix the batch if it is 1 in the example.",
+    _matmul: "Products of slices and matrices fix the batch if it is 1 in the example.",
     _geqrf: "torch.geqrf refuses dynamic dimensions.",
     _kron: "torch.kron fixes all dimensions.",
     _take_along_dim: "torch.take_along_dim fixes all dimensions.",

@@ -384,6 +384,11 @@ def _decimal_logarithm(number: Any) -> Any:
     return _natural_logarithm(number, 10)
 
 
+def _exponential(number: Any) -> Any:
+    """``math.exp``, as the power that torch has an expression for."""
+    return math.e ** torch.sym_float(number)  # type: ignore[no-untyped-call]
+
+
 def _make_rounding(name: str) -> Patch:
     """Row for a method of a symbolic number: the natural logarithm of a size fixes the size."""
 
@@ -441,6 +446,13 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
         exists=can_take_log2,
     ),
     Patch(
+        "numpy.exp of a size",
+        lambda original, settings: _exponential,
+        "Models that compute numpy.exp of a dynamic size are refused.",
+        when=lambda settings: settings.dynamic,
+        places=lambda settings: [Attribute(kind, "exp") for kind in SYMBOLIC],
+    ),
+    Patch(
         "bit_length of a size",
         lambda original, settings: bit_length_of_size,
         "bit_length() of a dynamic size fixes it.",
@@ -452,6 +464,7 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
     _make_patch("math:log2", _logarithm, _is_number, _is_logarithm),
     _make_patch("math:log", _natural_logarithm, _is_number, _has_logarithms),
     _make_patch("math:log10", _decimal_logarithm, _is_number, _has_logarithms),
+    _make_patch("math:exp", _exponential, _is_number),
     *map(_make_rounding, ("__floor__", "__ceil__", "__trunc__", "__round__")),
     _make_patch("torch:arange", _arange, _is_traced_number, _has_traced_bound),
     _make_patch("torch:linspace", _linspace, when=_is_counted),

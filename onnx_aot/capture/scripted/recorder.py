@@ -127,7 +127,10 @@ class Recorder:
         values = _map((args, kwargs), lambda leaf: leaf.val)
         kernel = KERNELS.get(target, target)  # this call is below torch.export's lookup
         with torch.no_grad():
-            val = constant_number(kernel(*values[0], **values[1]))
+            val = kernel(*values[0], **values[1])
+            if val is NotImplemented:  # a kernel for a few cases
+                val = target(*values[0], **values[1])
+            val = constant_number(val)
         if not isinstance(val, (torch.Tensor, *SYMBOLIC, tuple, list)):
             return val
         return self.record(target, val, *args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from onnx_aot.capture.error_hints import UnrollableError
+from onnx_aot.capture.error_hints import UnjoinableError, UnrollableError
 from onnx_aot.capture.sizes.guards import Decision, Location, is_question
 from onnx_aot.errors import SourceLocation
 
@@ -46,6 +46,14 @@ def describe_unrollable(error: Exception, decisions: Iterable[Decision]) -> str 
     """
     if isinstance(error, UnrollableError):
         return _describe(str(error), error.location, error.fix) if str(error) else None
+    decisions = list(decisions)
+    if isinstance(error, UnjoinableError):
+        both = [decision for decision in decisions if decision.kind == "both"]
+        return _describe(
+            "the model also branches on its data, and only one of both is possible",
+            both[-1].location if both else None,
+            "choose with torch.where(condition, a, b) in place of the branch",
+        )
     undecided = [decision for decision in decisions if decision.kind == "undecided"]
     if not undecided:
         return None

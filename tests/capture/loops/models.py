@@ -370,6 +370,57 @@ class WritesToOwn(nn.Module):
         return torch.stack(states, 1), state
 
 
+class SeveralInOne(nn.Module):
+    """Each step adds several tensors to a list, at its end or its beginning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        both, turned, widths = [], [x[:, 0], x[:, 0] * 2, x[:, 0] * 3], [x[:, 0]]
+        for t in range(x.shape[1]):
+            both.append(x[:, t])
+            both.append(self.linear(x[:, t]))
+            for row in (x[:, t].sin(), x[:, t].cos()):
+                turned.insert(0, row)
+            widths += [x[:, t, :3], both[-1], both[-2].exp()]
+        joined = torch.cat(widths, 1)
+        return torch.stack(both, 1), torch.stack(turned), joined * len(both)
+
+
+class Chain(nn.Module):
+    """Places three points per step, each by those before it, after three that are given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        points = [x[:, 0] * k for k in (1, 2, 3)]
+        for t in range(x.shape[1]):
+            for k in (0.3, 0.5, 0.7):
+                one, two, three = points[-3:]
+                points.append(torch.tanh(one - k * two + three * x[:, t]))
+        return torch.stack(points, 1).view(x.shape[0], x.shape[1] + 1, 3, 4)
+
+
+class Sliced(nn.Module):
+    """Goes over all rows but the first, the last, or both."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        rows = x.unbind(1)
+        level, levels, changes, pairs = rows[0], [rows[0]], [], []
+        for row in rows[1:]:
+            level = 0.3 * row + 0.7 * level
+            levels.append(level)
+        for row, after in zip(rows, rows[1:], strict=False):  # noqa: RUF007
+            changes.append(after - row)
+        for row, after in zip(x.unbind(1)[:-1], torch.unbind(x.exp(), 1)[1:], strict=True):
+            pairs.append(after * row)
+        total = torch.zeros_like(level)
+        for row, count in zip(rows[1:], range(x.shape[1]), strict=False):
+            total = total * 0.5 + row * count
+        results = [torch.stack(items, 1) for items in (levels, [level, *changes], [level, *pairs])]
+        return (*results, total)
+
+
 MODELS: dict[str, nn.Module] = {
     kind.__name__: kind()
     for kind in (
@@ -396,6 +447,9 @@ MODELS: dict[str, nn.Module] = {
         LastStates,
         StateSpace,
         WritesToOwn,
+        SeveralInOne,
+        Chain,
+        Sliced,
     )
 }
 """Models that take ``X``."""

@@ -197,17 +197,6 @@ class Leaves(_Refused):
         return y
 
 
-class TwoListsInOne(_Refused):
-    """Each step appends twice to one list."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        outs = []
-        for t in range(x.shape[1]):
-            outs.append(x[:, t])
-            outs.append(self.linear(x[:, t]))
-        return torch.stack(outs, 1)
-
-
 class Window(_Refused):
     """Keeps the last three states in a list, which is not a list of all."""
 
@@ -285,6 +274,36 @@ class FixedElement(_Refused):
         return y
 
 
+class LastRows(_Refused):
+    """Goes over the last rows only, by a slice of a list."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.zeros_like(x[:, 0])
+        for row in x.unbind(1)[-2:]:
+            y = 0.5 * y + row
+        return y
+
+
+class TwoSizesInOne(_Refused):
+    """Each step appends two tensors, whose sizes differ from step to step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        outs = []
+        for t in range(x.shape[1]):
+            outs += [x[:, : t + 1], self.linear(x[:, : t + 1])]
+        return torch.cat(outs, 1)
+
+
+class BranchOnData(_Refused):
+    """Branches on the data beside the loop."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.zeros_like(x[:, 0])
+        for t in range(x.shape[1]):
+            y = 0.5 * y + x[:, t]
+        return y * 2 if y.sum() > 0 else y
+
+
 class LengthOfList(_Refused):
     """Asks for the length of the list in each step."""
 
@@ -306,7 +325,6 @@ REFUSED = [
     (ReturnsList, "a value of one of the steps in the middle", ""),
     (Growing, "a variable changes its shape", "torch.cat([out, self.linear"),
     (Leaves, "it is left before its end", "enumerate(x.unbind(1))"),
-    (TwoListsInOne, "its steps differ", "torch.stack(outs, 1)"),
     (Window, "one loop differs from the model", "for t in range(x.shape[1]):"),
     (SameTensor, "one loop differs from the model", "for t in range(x.shape[1]):"),
     (WritesToEarlier, "also used under another name", "for t in range(x.shape[1]):"),
@@ -314,6 +332,9 @@ REFUSED = [
     (HiddenCounter, "one loop differs from the model", "for t in range(x.shape[1]):"),
     (TableOfNumbers, "a step needs t as a Python number", "factors[t]"),
     (FixedElement, "a step needs t as a Python number", "rows[t]"),
+    (LastRows, "only some of its values are taken", "x.unbind(1)[-2:]"),
+    (TwoSizesInOne, "each step adds several", ""),
+    (BranchOnData, "the model also branches on its data", "if y.sum() > 0"),
     (LengthOfList, "one loop differs from the model", "for t in range(x.shape[1]):"),
 ]
 

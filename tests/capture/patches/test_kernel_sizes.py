@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 from torch.func import grad, jvp, vjp
 
 import onnx_aot
@@ -89,6 +90,42 @@ def test_derivatives(operator: Any, transform: str) -> None:
     program = onnx_aot.export(differentiate, (x,))
     assert differentiate(x).abs().max() > 0
     assert_close(program(x)[0], differentiate(x))
+
+
+WEIGHT = torch.randn(6, 5, generator=GENERATOR)
+PRODUCTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "linear": lambda x: nn.functional.linear(x[:, 1:], WEIGHT.T, WEIGHT[0]),
+    "linear of a slice on both sides": lambda x: nn.functional.linear(x[:, 1:-1], WEIGHT.T),
+    "matmul": lambda x: x[:, :-1] @ WEIGHT,
+    "transposed": lambda x: torch.matmul(x.transpose(0, 1), WEIGHT),
+    "derivative": grad(lambda y: (y[:, 1:] @ WEIGHT).sin().sum()),
+}
+REQUESTS: dict[str, Callable[[str], Any]] = {
+    "name": str,
+    "Dim": Dim,
+    "DYNAMIC": lambda name: Dim.DYNAMIC,
+    "AUTO": lambda name: Dim.AUTO,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [
+        (name, request_)
+        for name in PRODUCTS
+        for request_ in REQUESTS
+        if (name, request_) != ("derivative", "AUTO")  # expanded by torch, which fixes the batch
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 2])
+def test_products_of_slices_hold_for_all_sizes(name: str, request_: str, batch: int) -> None:
+    """A slice lies in one piece if the batch is 1, for which torch asks."""
+    compute, make = PRODUCTS[name], REQUESTS[request_]
+    shapes = ({0: make("batch"), 1: make("rows")},)
+    program = onnx_aot.export(compute, (torch.randn(batch, 3, 6),), dynamic_shapes=shapes)
+    for sizes in ((1, 3), (2, 3), (3, 7), (1, 4)):
+        x = torch.randn(*sizes, 6)
+        assert_close(program(x)[0], compute(x))
 
 
 def test_what_torch_does_not_expand_is_refused() -> None:

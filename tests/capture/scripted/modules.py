@@ -320,3 +320,15 @@ class CallsInfer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         scale = torch.full((3,), 2.0) if self.scales else None
         return self.part.infer(x, scale) + self.part.step.weight.sum()
+
+
+class LaterRows(nn.Module):
+    """Attends with torch's function, and multiplies a slice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        attended = nn.functional.scaled_dot_product_attention(x, x, x)
+        return self.linear(attended[:, 1:])

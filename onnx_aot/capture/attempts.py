@@ -22,6 +22,7 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import contradicts_example
 from onnx_aot.capture.sizes.guards import (
     Decision,
+    Location,
     find_conversions,
     is_ours,
     is_question,
@@ -107,6 +108,7 @@ class Captured:
         warning: A sentence about what holds for a part of the data only: values that ``draft`` and
             ``trace`` fix to those of the example, and answers about sizes that depend on data.
         drawn: Generators of Python and numpy that the model drew random numbers from.
+        seeded: Lines that draw random numbers after ``forward`` has set the seed.
         readings: Numbers that were taken from weights and attributes of the model.
         validations: Branches that only validate data, and were not taken.
         above_zero: Whether it may be wrong for empty tensors.
@@ -127,6 +129,7 @@ class Captured:
     given_up: tuple[str, ...] = ()
     warning: str | None = None
     drawn: tuple[str, ...] = ()
+    seeded: tuple[Location, ...] = ()
     readings: tuple[Reading, ...] = ()
     validations: tuple[Validation, ...] = ()
     above_zero: bool = False
@@ -407,6 +410,7 @@ def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) 
         tuple(run.decisions),
         warning=run.warning,
         drawn=tuple(run.drawn),
+        seeded=tuple(run.settings.model_rows.seeded.lines),
         readings=tuple(run.known.readings.values()),
         validations=tuple(run.validations),
         above_zero=above_zero,

@@ -317,6 +317,7 @@ class Outcomes:
             ),
             warning=next((one.warning for one in captured if one.warning), None),
             drawn=tuple(dict.fromkeys(name for one in captured for name in one.drawn)),
+            seeded=tuple(dict.fromkeys(line for one in captured for line in one.seeded)),
             readings=tuple(dict.fromkeys(r for one in captured for r in one.readings)),
             validations=tuple(v for one in captured for v in one.validations),
             above_zero=any(one.above_zero for one in captured),

@@ -15,7 +15,7 @@ from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.patches import capture_conditions
 from onnx_aot.capture.patches.model_calls import ModelRows
-from onnx_aot.capture.python_random import draws_observed
+from onnx_aot.capture.python_random import SeededDraws, draws_observed
 from onnx_aot.capture.reuse import Reuse
 from onnx_aot.capture.scalar_inputs import floats_as_tensors
 from onnx_aot.capture.scripted.children import is_scripted
@@ -200,6 +200,7 @@ class Run:
                 requested,
                 strict,
                 known,
+                SeededDraws(decisions.locate),
             ),
         )
         return cls(strategy, model, requested, settings, decisions, validations)
@@ -231,8 +232,11 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
         script, run.warning = trace_model(model.module, inputs)
         model = dataclasses.replace(model, module=script, collected=(), sources={})
         settings.module = script
-        settings.model_rows = _model_rows(model, run.requested, False, KnownValues({}))
-    with _prepare_capture(model, settings), draws_observed() as drawn:
+        settings.model_rows = _model_rows(
+            *(model, run.requested, False, KnownValues({}), SeededDraws())
+        )
+    seeded = settings.model_rows.seeded
+    with seeded.observed(), _prepare_capture(model, settings), draws_observed() as drawn:
         run.drawn = drawn
         if run.strategy == "draft":
             program = torch.export.draft_export(
@@ -382,7 +386,11 @@ def _has_fake_weights(module: torch.nn.Module) -> bool:
 
 
 def _model_rows(
-    model: Model, requested: DynamicShapes, strict: bool, known: KnownValues
+    model: Model,
+    requested: DynamicShapes,
+    strict: bool,
+    known: KnownValues,
+    seeded: SeededDraws,
 ) -> ModelRows:
     return ModelRows(
         model.inputs,
@@ -391,6 +399,7 @@ def _model_rows(
         model.collected,
         Boundary(strict),
         keeps_state=model.keeps_state,
+        seeded=seeded,
     )
 
 

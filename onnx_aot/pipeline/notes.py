@@ -121,6 +121,16 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
                 "OA124",
             )
         )
+    if captured.seeded:
+        notes.append(
+            Note(
+                "forward sets the seed of torch's random numbers, and draws after it: "
+                f"{'; '.join(line.cited for line in captured.seeded)}. PyTorch draws the same "
+                "numbers at each call, and the ONNX model other ones. Draw them once, outside of "
+                "forward: keep them in a buffer, or pass them as an input",
+                "OA127",
+            )
+        )
     return notes
 
 

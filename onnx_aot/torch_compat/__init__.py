@@ -112,7 +112,7 @@ from onnx_aot.torch_compat.programs import (
     set_size_conditions,
     size_conditions,
 )
-from onnx_aot.torch_compat.random_calls import draws_random_numbers
+from onnx_aot.torch_compat.random_calls import call_draws, draws_random_numbers
 from onnx_aot.torch_compat.real_tensors import computes_real_tensors, with_real_tensors
 from onnx_aot.torch_compat.releases import (
     TESTED,
@@ -327,6 +327,7 @@ __all__ = [
     "aten",
     "axis_above_zero",
     "bit_length_of_size",
+    "call_draws",
     "can_copy",
     "can_record_paths",
     "can_take_log2",

@@ -29,6 +29,7 @@ from onnx_aot.capture.sizes.guards import (
     location_of_error,
 )
 from onnx_aot.capture.sizes.known_values import Reading
+from onnx_aot.capture.sizes.left_to_model import is_fixed_by_loop
 from onnx_aot.capture.sizes.size_branches import describe_branches
 from onnx_aot.capture.sizes.specialization import Finding, describe_limits, find_undelivered
 from onnx_aot.capture.sizes.unrolled_loops import UNROLLED, find_unrolled, is_loop
@@ -222,13 +223,15 @@ class Attempt:
     def unrolled_in(self) -> frozenset[str]:
         """The files of Python loops that were unrolled, if that limits a requested dimension.
 
-        Or gives a range to one that was requested by name or as ``Dim.AUTO``.
+        Or fixes one that was requested as ``Dim.AUTO``, or gives a range to it or to a name.
         """
         if self.captured is None:
             return frozenset()
         program, decisions = self.captured.program, self.captured.decisions
         files = find_unrolled(decisions)
         if not files or self.limited or describe_limits(program, self.plan.requested, decisions):
+            return files
+        if is_fixed_by_loop(program, self.plan.requested, decisions):
             return files
         lines = describe_branches(program, self.plan.requested, decisions, said="")
         return files if any(map(is_loop, lines)) else frozenset()

@@ -32,6 +32,7 @@ __all__ = [
     "describe_dimensions",
     "describe_dropped_state",
     "describe_inline_calls",
+    "describe_left_to_model",
     "describe_not_verified",
     "describe_rounding",
     "describe_shared_inputs",
@@ -226,6 +227,27 @@ def describe_dimensions(
                 "OA207",
             )
         )
+    return notes
+
+
+def describe_left_to_model(asked: DynamicShapes, captured: Captured) -> list[Note]:
+    """Notes dimensions that ``Dim.AUTO`` leaves to the model, and that the model fixes.
+
+    Only for a Python loop, which can be written in another way, is it a warning.
+
+    Args:
+        asked: Dimensions that were asked for.
+        captured: Result of the capture.
+    """
+    from onnx_aot.capture.sizes.left_to_model import describe_fixed
+
+    by_loops, by_others = describe_fixed(captured.program, asked, captured.decisions)
+    head = "Dim.AUTO leaves dimensions to the model, which fixes"
+    notes = []
+    if by_loops:
+        notes.append(Note(f"{head} {'; '.join(by_loops)}: {captured.unrolled}", "OA201"))
+    if by_others:
+        notes.append(Note(f"{head} {'; '.join(by_others)}", "OA201", quiet=True))
     return notes
 
 

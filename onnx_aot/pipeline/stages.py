@@ -130,7 +130,7 @@ def capture_model(
         model = as_module(model)
         inputs = normalize_inputs(model, args, kwargs)
         arguments = bind_arguments(model, inputs)
-    requested = resolve_dynamic_shapes(
+    requested = asked = resolve_dynamic_shapes(
         arguments,
         options.dynamic_shapes,
         options.dynamic_axes,
@@ -158,6 +158,7 @@ def capture_model(
         readings, decisions = captured.readings, captured.decisions
         notes = describe.describe_capture(captured, options)
         notes += describe.describe_dimensions(program, requested, options, captured)
+        notes += describe.describe_left_to_model(asked, captured)
     if not torch_compat.is_tested():
         notes.append(Note(torch_compat.describe_untested(), "OA016", quiet=True))
     notes += describe.describe_training(training_operators(program.graph_module))

@@ -9,22 +9,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.export.graph_signature import ConstantArgument, InputKind
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.pytrees.containers import INPUTS, register_containers, wrap_constants
-from onnx_aot.pytrees.structures import input_structure
 from onnx_aot.torch_compat import pytree
 
 __all__ = [
     "Arguments",
     "Inputs",
-    "arguments_of_program",
     "as_module",
     "bind_arguments",
-    "inputs_of_program",
     "name_collected_inputs",
     "normalize_inputs",
+    "positional_inputs",
     "repeats_elements",
 ]
 
@@ -59,7 +56,7 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
         InvalidOptionError: The inputs do not fit ``forward``, or one is of an unsupported class, a
             NumPy array or a sparse tensor.
     """
-    positional = _positional(args)
+    positional = positional_inputs(args)
     named = dict(kwargs or {})
     ends_with_dict = bool(positional) and isinstance(positional[-1], dict)
     if ends_with_dict and not named and _names_parameters(model, positional):
@@ -81,7 +78,12 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
     return Inputs(positional, named, separated)
 
 
-def _positional(args: Any) -> tuple[Any, ...]:
+def positional_inputs(args: Any) -> tuple[Any, ...]:
+    """The positional inputs as a tuple.
+
+    Raises:
+        InvalidOptionError: They are neither a tuple nor a tensor.
+    """
     if isinstance(args, torch.Tensor):
         return (args,)
     if not isinstance(args, (tuple, list)):
@@ -236,38 +238,6 @@ def bind_arguments(model: torch.nn.Module, inputs: Inputs) -> Arguments:
     named = [name for name in bound if name in values]
     collected = tuple(name for name in inputs.kwargs if name not in bound)
     return Arguments(values, (*named, *collected), collected)
-
-
-def inputs_of_program(
-    program: torch.export.ExportedProgram, args: Any, kwargs: Mapping[str, Any] | None
-) -> Inputs:
-    """The inputs passed along with a program, or those that it was captured with.
-
-    Raises:
-        InvalidOptionError: ``args`` is neither a tuple nor a tensor.
-    """
-    positional = _positional(args)
-    if positional or kwargs:
-        return Inputs(positional, dict(kwargs or {}))
-    example_args, example_kwargs = program.example_inputs or ((), {})
-    return Inputs(tuple(example_args), dict(example_kwargs))
-
-
-def arguments_of_program(program: torch.export.ExportedProgram) -> Arguments:
-    """The parameters of the captured ``forward`` with the fake values that the capture recorded."""
-    recorded = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
-    leaves = [
-        spec.arg.value if isinstance(spec.arg, ConstantArgument) else recorded[spec.arg.name]
-        for spec in program.graph_signature.input_specs
-        if spec.kind == InputKind.USER_INPUT
-    ]
-    args, kwargs = pytree.tree_unflatten(leaves, input_structure(program))
-    signature = program.module_call_graph[0].signature
-    names = list(getattr(signature, "forward_arg_names", None) or ())
-    if len(names) < len(args):  # inputs taken by *args have no names
-        names += [f"args_{index}" for index in range(len(names), len(args))]
-    values = dict(zip(names, args, strict=False)) | kwargs
-    return Arguments(values, tuple(values), ())
 
 
 def name_collected_inputs(

@@ -256,6 +256,7 @@ def check_dimensions(
     requested: DynamicShapes,
     options: Options,
     decisions: Sequence[Decision] = (),
+    is_given: bool = False,
 ) -> list[Note]:
     """Compares the dimensions of a program with what was asked for.
 
@@ -264,6 +265,7 @@ def check_dimensions(
         requested: The requested dynamic shapes.
         options: The other options.
         decisions: Those of the capture, for the user's lines.
+        is_given: Whether the user captured the program.
 
     Raises:
         DynamicShapeError: A dimension is static, or bound to the example's size, and
@@ -276,9 +278,18 @@ def check_dimensions(
         dataclasses.replace(f, lines=f.lines or lines_on(f.dim, requested, decisions))
         for f in find_undelivered(program, requested, ())
     ]
+    if is_given:
+        found = [dataclasses.replace(f, fix=f.fix or _FIXED_BY_USER) for f in found]
     if found and options.on_specialized == "error":
         raise make_refusal(found)
     return _describe_given_up([str(finding) for finding in found], options)
+
+
+_FIXED_BY_USER = (
+    "an ExportedProgram keeps the dimensions of its capture, and dynamic_shapes here only names "
+    "them; capture with torch.export.export(model, args, dynamic_shapes=...), or give the module "
+    "itself to onnx_aot.export, with these dynamic_shapes"
+)
 
 
 def _describe_given_up(sentences: Sequence[str], options: Options) -> list[Note]:

@@ -105,14 +105,9 @@ def capture_model(
     model: Any, args: Any, kwargs: Mapping[str, Any] | None, options: Options
 ) -> tuple[CapturedModel, Notes]:
     """Captures the model, or takes over the user's ``ExportedProgram``."""
-    from onnx_aot.capture.inputs import (
-        arguments_of_program,
-        as_module,
-        bind_arguments,
-        inputs_of_program,
-        normalize_inputs,
-    )
+    from onnx_aot.capture.inputs import as_module, bind_arguments, normalize_inputs
     from onnx_aot.capture.plans import capture
+    from onnx_aot.capture.program_inputs import arguments_of_program, inputs_of_program
     from onnx_aot.capture.sizes.dynamic_shapes import resolve_dynamic_shapes
     from onnx_aot.capture.strategies import DEFAULT, check_strategies
     from onnx_aot.capture.training import training_operators
@@ -139,7 +134,7 @@ def capture_model(
     )
     if is_program:
         program, strategy = torch_compat.copy_program(model), "ExportedProgram"
-        notes = describe.check_dimensions(program, requested, options)
+        notes = describe.check_dimensions(program, requested, options, is_given=True)
         notes += describe.describe_dimensions(program, requested, options)
     else:
         captured = capture(

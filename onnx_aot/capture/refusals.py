@@ -11,7 +11,7 @@ import torch
 from onnx_aot.capture.attempts import Failure
 from onnx_aot.capture.error_hints import UnjoinableError, explain, make_explained_error
 from onnx_aot.capture.fake_quantization import describe_observers
-from onnx_aot.capture.module_state import preserved_state, run_model
+from onnx_aot.capture.module_state import error_of_model, preserved_state
 from onnx_aot.capture.sizes.data_dependent import (
     Branching,
     NeedsData,
@@ -30,6 +30,7 @@ from onnx_aot.capture.sizes.specialization import relax_request
 from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.capture.time_limits import TimeLimit
+from onnx_aot.capture.type_mismatches import explain_types
 from onnx_aot.errors import CaptureError
 from onnx_aot.pytrees.containers import unwrap_constants
 from onnx_aot.torch_compat import (
@@ -39,7 +40,6 @@ from onnx_aot.torch_compat import (
     missing_fake_kernels,
     needs_data,
     only_says,
-    pytree,
 )
 
 __all__ = ["check_example", "describe_retry", "refuse_model"]
@@ -63,7 +63,7 @@ def check_example(model: Model, validations: Sequence[Validation]) -> None:
         CaptureError: A check of the model raises an error for the example.
     """
     checks = [each for each in validations if each.raises]
-    error = _run_alone(model) if checks else None
+    error = error_of_model(model.module, model.inputs) if checks else None
     location = None if error is None else location_of_error(error)
     if error is None or not any(check.contains(location) for check in checks):
         return
@@ -133,7 +133,10 @@ def _report_failures(
     location = _locate(first)
     if observes is not None:
         what, head, fix = observes, f"the model could not be captured: {observes}", ""
-    elif _run_alone(model) is not None:
+    elif (alone := error_of_model(model.module, model.inputs)) is not None:
+        by_types = explain_types(model.module, model.inputs, alone)
+        if by_types is not None:
+            return by_types
         what = "the model fails on the example inputs by itself, without an export"
         head = "the model could not be captured; it fails on the example inputs by itself:"
         fix = "run model(*args), and correct the model or the inputs"
@@ -200,19 +203,6 @@ def _compare_with_torch(
     what = "torch.export captures the model and onnx_aot does not, which is a bug of onnx_aot"
     fix = f"export what it gives, onnx_aot.export({call}), and report the traceback below"
     return what, f"the model could not be captured; {what}:", fix
-
-
-def _run_alone(model: Model) -> Exception | None:
-    """The error that the model raises without any capture, if any. Its state is restored."""
-    inputs = (model.inputs.args, model.inputs.kwargs)
-    tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
-    if any(tensor.is_meta for tensor in (*tensors, *model.module.parameters())):
-        return None  # without values the model fails for other reasons
-    try:
-        run_model(model.module, model.inputs)
-    except Exception as error:
-        return error
-    return None
 
 
 def _find_data_questions(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.errors import FunctionalizationError
+from onnx_aot.errors import FunctionalizationError, OnnxExporterError, TranslationError
 from onnx_aot.options import Options
 from onnx_aot.pipeline import notes as describe
 from onnx_aot.pipeline import operator_notes
@@ -38,6 +38,7 @@ __all__ = [
     "Reference",
     "capture_model",
     "check_verification",
+    "explain_untranslated",
     "fit_to_target",
     "is_fitted",
     "optimize_model",
@@ -272,6 +273,19 @@ def translate_graph(
     notes += operator_notes.describe_wide_integers(program, options)
     notes += [Note(problem, "OA010", quiet=True) for problem in failed]
     return translated, notes + operator_notes.describe_limits(program)
+
+
+def explain_untranslated(reference: Reference, error: TranslationError) -> OnnxExporterError:
+    """The error to raise about a node that could not be translated.
+
+    If the model fails by itself, since types of its tensors do not fit, the error says so.
+    """
+    from onnx_aot.capture.inputs import Inputs
+    from onnx_aot.capture.type_mismatches import explain_types
+
+    if isinstance(reference.model, torch.export.ExportedProgram):
+        return error
+    return explain_types(reference.model, Inputs(reference.args, reference.kwargs)) or error
 
 
 def _collect_translations(

@@ -154,6 +154,11 @@ _EXPLANATIONS: dict[str, tuple[str, str, str]] = {
         "for an operator of your own, write one with @torch.library.register_fake; replace an "
         "operator of torch with others",
     ),
+    "sparse": (
+        "OA006",
+        "it computes with sparse tensors, and torch cannot tell the shape that {0} returns",
+        "compute with dense tensors there: leave to_sparse() out, and write @ for torch.sparse.mm",
+    ),
     "hidden": (
         "OA114",
         "a tensor reaches the result in a way that the capture does not see, such as through "
@@ -184,5 +189,7 @@ def explain(error: BaseException) -> Explanation | None:
     if found is None:
         return None
     kind, named = found
+    if kind == "fake-kernel" and "sparse" in named:
+        kind = "sparse"
     code, reason, fix = _EXPLANATIONS[kind]
     return Explanation(reason.format(named), fix, code)

@@ -180,7 +180,8 @@ class Snapshot:
 
     def _keep(self, value: Any, name: str) -> None:
         if isinstance(value, torch.Tensor):
-            if self._elements and id(value) not in self._tensors and has_elements(value):
+            dense = value.layout == torch.strided  # others cannot be compared
+            if self._elements and id(value) not in self._tensors and dense and has_elements(value):
                 self._tensors[id(value)] = (value, value.detach().clone())
         elif isinstance(value, (list, dict, set)):
             if id(value) in self._containers:

@@ -45,7 +45,8 @@ def describe_fixed(
         requested: The request of the user.
         decisions: The decisions of the capture, with the user's lines.
     """
-    by_loops, by_others = [], []
+    by_loops: list[str] = []
+    by_others: list[str] = []
     for dim, size, lines in _find_fixed(program, requested, decisions):
         sentence = f"{dim} at {size}" + "".join(f", by {line.cited}" for line in lines)
         is_unrolled = any(is_for(line.text) for line in lines)

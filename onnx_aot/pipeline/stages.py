@@ -106,6 +106,7 @@ def capture_model(
     model: Any, args: Any, kwargs: Mapping[str, Any] | None, options: Options
 ) -> tuple[CapturedModel, Notes]:
     """Captures the model, or takes over the user's ``ExportedProgram``."""
+    from onnx_aot.capture.fake_weights import refuse_real_tensors
     from onnx_aot.capture.inputs import as_module, bind_arguments, normalize_inputs
     from onnx_aot.capture.plans import capture
     from onnx_aot.capture.program_inputs import arguments_of_program, inputs_of_program
@@ -124,6 +125,7 @@ def capture_model(
         arguments = arguments_of_program(model)
     else:
         model = as_module(model)
+        refuse_real_tensors(model, args, kwargs)
         inputs = normalize_inputs(model, args, kwargs)
         arguments = bind_arguments(model, inputs)
     requested = asked = resolve_dynamic_shapes(

@@ -31,13 +31,12 @@ from onnx_aot.capture.sizes.size_cases import (
 )
 from onnx_aot.capture.sizes.specialization import (
     Finding,
-    describe_torch,
     find_undelivered,
-    is_delivered,
     make_refusal,
 )
 from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
 from onnx_aot.capture.sizes.stored_bounds import find_stored_bounds
+from onnx_aot.capture.sizes.torch_constraints import describe_torch, is_delivered
 from onnx_aot.capture.sizes.unrolled_loops import (
     TAKEN_APART,
     UNROLLED,

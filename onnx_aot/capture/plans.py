@@ -35,10 +35,10 @@ from onnx_aot.capture.sizes.other_examples import (
 )
 from onnx_aot.capture.sizes.specialization import (
     Finding,
-    describe_torch,
     relax_request,
 )
 from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
+from onnx_aot.capture.sizes.torch_constraints import describe_torch
 from onnx_aot.capture.sizes.unrolled_loops import UNROLLED
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
 from onnx_aot.capture.time_limits import TimeLimit

@@ -128,6 +128,8 @@ _SENTENCE = re.compile(r"^  - (.+)$", re.MULTILINE)
 _GUARD = re.compile(r"satisfy the generated guard (.+)$")
 _FIXED = re.compile(r"your code specialized it to be a constant \((\d+)\)")
 _FIXES = "Suggested fixes:\n"
+_SECOND = "Specializations unexpectedly required"
+"""Begins another message of torch's, on the line of the last sentence."""
 
 
 def violates_constraints(error: BaseException) -> bool:
@@ -149,7 +151,8 @@ _UNEXPECTED = ("Expected op to be '=='", "Cannot create Dim with inconsistent", 
 
 def constraint_sentences(error: BaseException) -> list[str]:
     """Returns the sentences about dimensions in the message of violated constraints."""
-    return _SENTENCE.findall(str(error).partition(_FIXES)[0])
+    found = _SENTENCE.findall(str(error).partition(_FIXES)[0])
+    return [sentence.partition(_SECOND)[0] for sentence in found]
 
 
 def suggested_fixes(error: BaseException) -> list[str]:

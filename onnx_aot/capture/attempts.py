@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import functools
 import logging
+from collections.abc import Mapping
 
 import torch
 
@@ -106,8 +107,9 @@ class Captured:
         requested: The request, less what the model does not deliver and the user accepts.
         decisions: Decisions of the capture about sizes, with the user's lines.
         given_up: A sentence for every dimension that came out differently from the request.
-        warning: A sentence about what holds for a part of the data only: values that ``draft`` and
-            ``trace`` fix to those of the example, and answers about sizes that depend on data.
+        warnings: Sentences, by code, about what holds for a part of the data only: values that
+            ``draft`` and ``trace`` fix to those of the example, numbers that the model changes, and
+            answers about sizes that depend on data.
         drawn: Generators of Python and numpy that the model drew random numbers from.
         seeded: Lines that draw random numbers after ``forward`` has set the seed.
         readings: Numbers that were taken from weights and attributes of the model.
@@ -128,7 +130,7 @@ class Captured:
     requested: DynamicShapes
     decisions: tuple[Decision, ...]
     given_up: tuple[str, ...] = ()
-    warning: str | None = None
+    warnings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     drawn: tuple[str, ...] = ()
     seeded: tuple[Location, ...] = ()
     readings: tuple[Reading, ...] = ()
@@ -411,7 +413,7 @@ def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) 
         STRATEGIES[run.strategy],
         run.requested,
         tuple(run.decisions),
-        warning=run.warning,
+        warnings=run.warnings,
         drawn=tuple(run.drawn),
         seeded=tuple(run.settings.model_rows.seeded.lines),
         readings=tuple(run.known.readings.values()),

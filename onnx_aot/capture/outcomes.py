@@ -314,7 +314,7 @@ class Outcomes:
             decisions=tuple(
                 d for one in captured for d in one.decisions if d.location not in places
             ),
-            warning=next((one.warning for one in captured if one.warning), None),
+            warnings={c: text for one in reversed(captured) for c, text in one.warnings.items()},
             drawn=tuple(dict.fromkeys(name for one in captured for name in one.drawn)),
             seeded=tuple(dict.fromkeys(line for one in captured for line in one.seeded)),
             readings=tuple(dict.fromkeys(r for one in captured for r in one.readings)),

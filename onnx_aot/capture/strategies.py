@@ -85,7 +85,8 @@ class Run:
         decisions: Decisions about sizes so far, with the user's lines.
         validations: Branches so far that only validate data, and were not taken.
         drawn: Generators of Python and numpy that the model drew from.
-        warning: A sentence about values that are right for a part of the data only.
+        warnings: Sentences about values that are right for a part of the data only, by the code of
+            the page about them.
     """
 
     strategy: str
@@ -95,7 +96,7 @@ class Run:
     decisions: list[Decision]
     validations: list[Validation]
     drawn: Sequence[str] = ()
-    warning: str | None = None
+    warnings: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def known(self) -> KnownValues:
@@ -229,7 +230,7 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
     if run.strategy in ("draft", "trace"):
         from onnx_aot.capture.draft_and_trace import describe_draft, trace_model
     if run.strategy == "trace":
-        script, run.warning = trace_model(model.module, inputs)
+        script, run.warnings["OA101"] = trace_model(model.module, inputs)
         model = dataclasses.replace(model, module=script, collected=(), sources={})
         settings.module = script
         settings.model_rows = _model_rows(
@@ -242,7 +243,7 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
             program = torch.export.draft_export(
                 model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec
             )
-            run.warning = describe_draft(program, run.decisions)
+            run.warnings["OA101"] = describe_draft(program, run.decisions)
         else:
             program = torch.export.export(
                 model.module,
@@ -257,12 +258,13 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
                 _check_shapes(program)
             else:
                 _check_bodies(program, model)
-            run.warning = (
-                run.warning
-                or _describe_left_out(model, settings)
-                or _describe_changed(settings.model_rows.boundary.changed)
-            )
-    run.warning = run.warning or describe_larger(run.decisions)
+            changed = settings.model_rows.boundary.changed
+            of_state = _describe_left_out(model, settings) or _describe_changed(changed)
+            if of_state is not None and run.strategy != "trace":
+                run.warnings["OA106"] = of_state
+    larger = describe_larger(run.decisions)
+    if larger is not None:
+        run.warnings["OA107"] = larger
     return program
 
 

@@ -47,8 +47,9 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
     from onnx_aot.capture.sizes.validating_branches import describe_validations
 
     left_out = describe_validations(captured.validations, kept=options.runtime_checks)
-    texts = ((captured.warning, "OA106"), (captured.retried, "OA407"))
-    notes = [Note(text, code) for text, code in texts if text is not None]
+    notes = [Note(text, code) for code, text in captured.warnings.items()]
+    if captured.retried is not None:
+        notes.append(Note(captured.retried, "OA407"))
     if left_out is not None:
         # For data that the model takes, the answers are the same; checks that were asked for and
         # are missing are another matter.

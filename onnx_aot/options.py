@@ -106,7 +106,7 @@ def _check_opset(opset: Any) -> None:
 
     if not isinstance(opset, int) or not MIN_OPSET <= opset <= MAX_OPSET:
         raise InvalidOptionError(
-            f"opset_version is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported",
+            f"opset_version is {opset!r}; it is a number from {MIN_OPSET} to {MAX_OPSET}",
             code="OA008",
         )
     newest = onnx.defs.onnx_opset_version()
@@ -138,12 +138,12 @@ def _list_tensors(model: Any, inputs: Any) -> Iterator[torch.Tensor]:
     """Yields example inputs and weights."""
     import torch
 
-    from onnx_aot.torch_compat import pytree
+    from onnx_aot.torch_compat import is_initialized, pytree
 
     for leaf in pytree.tree_leaves(inputs):
         if isinstance(leaf, torch.Tensor):
             yield leaf
-    if isinstance(model, torch.nn.Module):
+    if isinstance(model, torch.nn.Module) and is_initialized(model):
         yield from model.parameters()
         yield from model.buffers()
     elif isinstance(model, torch.export.ExportedProgram):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind
 
-from onnx_aot.capture.inputs import Arguments, Inputs, positional_inputs
+from onnx_aot.capture.inputs import Arguments, Inputs, named_inputs, positional_inputs
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.pytrees.structures import input_structure
 from onnx_aot.torch_compat import known_number, pytree
@@ -25,7 +25,7 @@ def inputs_of_program(
         InvalidOptionError: ``args`` is neither a tuple nor a tensor, or the inputs are not such as
             the program was captured with.
     """
-    positional, named = positional_inputs(args), dict(kwargs or {})
+    positional, named = positional_inputs(args), named_inputs(kwargs)
     if positional or named:
         _check(program, positional, named)
         return Inputs(positional, named)

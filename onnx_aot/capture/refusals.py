@@ -10,6 +10,7 @@ import torch
 
 from onnx_aot.capture.attempts import Failure
 from onnx_aot.capture.error_hints import UnjoinableError, explain, make_explained_error
+from onnx_aot.capture.failing_models import explain_failing
 from onnx_aot.capture.fake_quantization import describe_observers
 from onnx_aot.capture.module_state import error_of_model, preserved_state
 from onnx_aot.capture.sizes.data_dependent import (
@@ -30,7 +31,6 @@ from onnx_aot.capture.sizes.specialization import relax_request
 from onnx_aot.capture.sizes.validating_branches import Validation
 from onnx_aot.capture.strategies import STRATEGIES, Model, Run, run_strategy
 from onnx_aot.capture.time_limits import TimeLimit
-from onnx_aot.capture.type_mismatches import explain_types
 from onnx_aot.errors import CaptureError
 from onnx_aot.pytrees.containers import unwrap_constants
 from onnx_aot.torch_compat import (
@@ -134,12 +134,7 @@ def _report_failures(
     if observes is not None:
         what, head, fix = observes, f"the model could not be captured: {observes}", ""
     elif (alone := error_of_model(model.module, model.inputs)) is not None:
-        by_types = explain_types(model.module, model.inputs, alone)
-        if by_types is not None:
-            return by_types
-        what = "the model fails on the example inputs by itself, without an export"
-        head = "the model could not be captured; it fails on the example inputs by itself:"
-        fix = "run model(*args), and correct the model or the inputs"
+        return explain_failing(model.module, model.inputs, alone)
     elif limit.allows("a comparison with torch.export alone"):
         what, head, fix = _compare_with_torch(model, requested, first)
     else:

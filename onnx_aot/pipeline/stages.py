@@ -282,8 +282,8 @@ def explain_untranslated(reference: Reference, error: TranslationError) -> OnnxE
 
     If the model fails by itself, since types of its tensors do not fit, the error says so.
     """
+    from onnx_aot.capture.failing_models import explain_types
     from onnx_aot.capture.inputs import Inputs
-    from onnx_aot.capture.type_mismatches import explain_types
 
     if isinstance(reference.model, torch.export.ExportedProgram):
         return error

@@ -74,7 +74,13 @@ from onnx_aot.torch_compat.lookup import (
     pytree,
 )
 from onnx_aot.torch_compat.mask_skips import masks_kept
-from onnx_aot.torch_compat.modules import REGISTRIES, HookedForward, has_hooks, registered_in
+from onnx_aot.torch_compat.modules import (
+    REGISTRIES,
+    HookedForward,
+    has_hooks,
+    is_initialized,
+    registered_in,
+)
 from onnx_aot.torch_compat.namespaces import namespaces_of_files
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
@@ -384,6 +390,7 @@ __all__ = [
     "is_computed_from",
     "is_data_symbol",
     "is_differentiating",
+    "is_initialized",
     "is_input_of_trace",
     "is_making_fresh_size",
     "is_recording",

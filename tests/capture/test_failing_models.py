@@ -92,3 +92,28 @@ def test_other_failures_are_not_about_types() -> None:
     with pytest.raises(CaptureError) as raised:
         onnx_aot.export(nn.Linear(7, 2), (X,))
     assert raised.value.code != "OA128"
+
+
+def test_a_model_that_only_runs_in_evaluation_mode() -> None:
+    model = nn.Sequential(nn.Linear(8, 2), nn.BatchNorm1d(2), nn.ReLU().eval())
+    with pytest.raises(CaptureError, match="Expected more than 1 value per channel") as raised:
+        onnx_aot.export(model, (X[:1],))
+    assert raised.value.fix.startswith("call model.eval() before the export")
+    assert [part.training for part in model] == [True, True, False]
+    assert onnx_aot.export(model.eval(), (X[:1],), verify=True).report.succeeded
+
+
+def misshapen(x: Tensor) -> Tensor:
+    return x @ torch.ones(7, 2)  # does not fit
+
+
+def test_other_failures_have_the_models_own_words_and_the_inputs() -> None:
+    with pytest.raises(CaptureError, match="mat1 and mat2 shapes cannot be multiplied") as raised:
+        onnx_aot.export(misshapen, (X,))
+    message = str(raised.value)
+    assert "return x @ torch.ones(7, 2)  # does not fit\n  at " in message
+    assert "example inputs: x: float32[4, 8]\nfix: run model(*args)" in message
+    assert "Dynamo" not in message
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    with pytest.raises(CaptureError, match="example inputs: no tensors\nfix: pass tensors"):
+        onnx_aot.export(nn.Linear(8, 2), ((4, 8),))

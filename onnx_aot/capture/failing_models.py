@@ -1,6 +1,6 @@
-"""Explains that a model computes with tensors of types that do not fit each other.
+"""Explains why a model fails on the example inputs by itself, without an export.
 
-``torch.export`` captures many such models: its fake tensors do not test the types of all operators.
+``torch.export`` captures some such models: its fake tensors do not test the types of all operators.
 """
 
 from __future__ import annotations
@@ -15,7 +15,53 @@ from onnx_aot.capture.sizes.guards import as_places, location_of_error, with_lin
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import is_about_types, pytree, wants_integers
 
-__all__ = ["explain_types"]
+__all__ = ["explain_failing", "explain_types"]
+
+
+def explain_failing(module: torch.nn.Module, inputs: Inputs, error: Exception) -> CaptureError:
+    """Makes the error about a model that could not be captured, as it fails by itself.
+
+    Args:
+        module: The model.
+        inputs: The example inputs.
+        error: What the model raises.
+    """
+    by_types = explain_types(module, inputs, error)
+    if by_types is not None:
+        return by_types
+    location = location_of_error(error)
+    given = dict(_find_tensors(module, inputs))
+    said = "\n    ".join(line for line in str(error).strip().splitlines()[:4] if line.strip())
+    shown = [f"{path}: {_name(t.dtype)}{list(t.shape)}" for path, t in given.items()]
+    lines = [
+        "the model could not be captured; it fails on the example inputs by itself:",
+        *with_line(location, "  "),
+        f"    {type(error).__name__}: {said}".rstrip(": "),
+        f"  example inputs: {', '.join(shown) or 'no tensors'}",
+    ]
+    if module.training and _runs_in_evaluation(module, inputs):
+        fix = "call model.eval() before the export: the model runs on these inputs then"
+    elif not given and (inputs.args or inputs.kwargs):
+        fix = "pass tensors, such as torch.randn(2, 3); Python values are constants of the model"
+    else:
+        fix = "run model(*args), and correct the model or the inputs"
+    return CaptureError(
+        "\n".join([*lines, f"fix: {fix}"]),
+        cause="the model fails on the example inputs by itself, without an export: "
+        f"{type(error).__name__}: {said}",
+        places=as_places([location], module),
+        fix=fix,
+    )
+
+
+def _runs_in_evaluation(module: torch.nn.Module, inputs: Inputs) -> bool:
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        module.eval()
+        return error_of_model(module, inputs) is None
+    finally:
+        for part, mode in modes:
+            part.training = mode
 
 
 def explain_types(

@@ -62,7 +62,8 @@ def names_given(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
         InvalidOptionError: ``given`` is not a list of names.
     """
     names = tuple(given or ())
-    if isinstance(given, str) or not all(isinstance(name, str) and name for name in names):
+    is_list = not isinstance(given, (str, Mapping))
+    if not is_list or not all(isinstance(name, str) and name for name in names):
         raise InvalidOptionError(f"{option} is {given!r}; expected a list of names")
     return names
 
@@ -216,9 +217,9 @@ def check_optimize(given: Any) -> None:
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise InvalidOptionError(
-                f"optimize has {name!r}, which is not a pass or rule; {hint}There are "
+                f"optimize has {name!r}, which is not a pass or rule{hint}. There are "
                 f"{', '.join(known)}"
             )
 

@@ -170,6 +170,12 @@ _EXPLANATIONS: dict[str, tuple[str, str, str]] = {
         "it moves tensors to a device that this installation of torch does not have",
         "write x.to(other.device) instead of a fixed device",
     ),
+    "devices": (
+        "OA116",
+        "it computes with tensors on different devices",
+        "move the model and the example inputs to one device before the export, model.to(device) "
+        "and x.to(device), and make tensors in forward with device=x.device",
+    ),
     "gradients": (
         "OA117",
         "it writes to a tensor that requires a gradient, which PyTorch does under torch.no_grad() "

@@ -11,7 +11,7 @@ import torch
 from onnx_aot.capture.attempts import Failure
 from onnx_aot.capture.error_hints import UnjoinableError, explain, make_explained_error
 from onnx_aot.capture.failing_models import explain_failing
-from onnx_aot.capture.fake_quantization import describe_observers
+from onnx_aot.capture.fake_quantization import describe_observers, describe_packed
 from onnx_aot.capture.module_state import error_of_model, preserved_state
 from onnx_aot.capture.sizes.data_dependent import (
     Branching,
@@ -95,7 +95,7 @@ def refuse_model(
         limit: The time left. Explanations that exceed it are left out.
     """
     first = failures[0]
-    observes = describe_observers(model.module)
+    observes = describe_observers(model.module) or describe_packed(model.module)
     if observes is None:
         described = (
             _find_data_questions(model, requested, first, plain, limit)

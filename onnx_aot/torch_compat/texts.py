@@ -205,6 +205,7 @@ _KINDS: dict[str, str] = {
         r"not linked with support for (\w+) devices|not compiled with (\w+) enabled|"
         r"No (\w+) GPUs are available"
     ),
+    "devices": r"[Ee]xpected all tensors to be on the same device",
     "gradients": (
         r"leaf Variable that requires grad is being used in an in-place operation|"
         r"arguments don't support automatic differentiation"

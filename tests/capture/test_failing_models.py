@@ -117,3 +117,10 @@ def test_other_failures_have_the_models_own_words_and_the_inputs() -> None:
     assert isinstance(raised.value.__cause__, RuntimeError)
     with pytest.raises(CaptureError, match="example inputs: no tensors\nfix: pass tensors"):
         onnx_aot.export(nn.Linear(8, 2), ((4, 8),))
+
+
+def test_inputs_on_another_device_than_the_weights() -> None:
+    with pytest.raises(CaptureError, match="with tensors on different devices") as raised:
+        onnx_aot.export(nn.Linear(8, 2), (X.to("meta"),))
+    assert raised.value.fix.startswith("move the model and the example inputs to one device")
+    assert raised.value.code == "OA116"

@@ -376,6 +376,12 @@ def _by_axes(
     dynamic_axes: Mapping[str, Any], names: Mapping[str, int], output_names: Sequence[str]
 ) -> Iterator[tuple[int, Any]]:
     """Yields the entries of inputs in ``dynamic_axes``; those of outputs are checked later."""
+    if not isinstance(dynamic_axes, Mapping):
+        raise DynamicShapeError(
+            f"dynamic_axes is {dynamic_axes!r}; expected a dict by the names of inputs, such as "
+            f'{{{next(iter(names), "x")!r}: {{0: "batch"}}}}',
+            code="OA202",
+        )
     for name, given in dynamic_axes.items():
         axes = axes_of_dynamic_axes(name, given)
         if name in names:

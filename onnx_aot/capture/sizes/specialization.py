@@ -33,7 +33,12 @@ from onnx_aot.capture.sizes.deciding_lines import (
     lines_on,
     says_the_same,
 )
-from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, is_unlimited
+from onnx_aot.capture.sizes.dimension_requests import (
+    DynamicShapes,
+    RequestedDim,
+    find_static,
+    is_unlimited,
+)
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
 from onnx_aot.capture.sizes.size_branches import ONE_BRANCH, RareBranch, find_rare_branches
 from onnx_aot.capture.sizes.squeezes import describe_squeezed
@@ -106,7 +111,10 @@ def find_undelivered(
     found = []
     for dim, size in static_dimensions(program, requested):
         lines = lines_fixing(find_symbol(dim, requested, decisions), decisions)
-        found.append(Finding(dim, f"fixed at {size}", lines, fix_for_line(lines, dim, size)))
+        fix = fix_for_line(lines, dim, size)
+        if fix.startswith(_WHATEVER.format(size=size)):
+            fix += _name_static(dim, size, requested)
+        found.append(Finding(dim, f"fixed at {size}", lines, fix))
     static = {finding.dim for finding in found}
     for binding in find_bindings(program, requested, conditions):
         is_error = _is_error(binding, requested, decisions)
@@ -412,9 +420,19 @@ def fix_for_line(lines: Sequence[Location], dim: RequestedDim, size: int | None)
                 return fix.format(size=dim.size)
     if size is None:
         return f"use {dim.size} there"
-    return (
-        f"whatever has the size {size} there (a number, a tensor, a table) must follow {dim.size}"
-    )
+    return f"{_WHATEVER.format(size=size)} (a number, a tensor, a table) must follow {dim.size}"
+
+
+_WHATEVER = "whatever has the size {size} there"
+
+
+def _name_static(dim: RequestedDim, size: int, requested: DynamicShapes) -> str:
+    """The advice to request a dimension of another input too, if that is what has the size."""
+    others = find_static(dim, size, requested)
+    if not others:
+        return ""
+    named = f"call it {dim.name!r}" if dim.name else "make it dynamic"
+    return f"; if that is {' or '.join(others[:3])}, {named} in dynamic_shapes too"
 
 
 def holds_in_range(

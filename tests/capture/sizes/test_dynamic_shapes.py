@@ -224,6 +224,8 @@ def test_dynamic_axes_that_name_nothing() -> None:
         onnx_aot.export(Sum(), (X, Y), dynamic_axes={"z": [0]})
     with pytest.raises(DynamicShapeError, match="gives 0 for 'x'"):
         onnx_aot.export(Sum(), (X, Y), dynamic_axes={"x": 0})  # type: ignore[dict-item]
+    with pytest.raises(DynamicShapeError, match=r"expected a dict .* such as {'x': {0: \"batch"):
+        onnx_aot.export(Sum(), (X, Y), dynamic_axes=["x"])  # type: ignore[arg-type]
 
 
 class Specializes(torch.nn.Module):

@@ -87,11 +87,12 @@ def _check(
 
 def _differences(name: str, given: Any, taken: Any) -> Iterator[str]:
     """Yields what a given input has other than the one that was captured."""
-    if pytree.tree_structure(given) != pytree.tree_structure(taken):
+    ours, theirs = pytree.tree_leaves(given), pytree.tree_leaves(taken)
+    is_nested = any(isinstance(each, (tuple, list, dict)) for each in (given, taken))
+    if len(ours) != len(theirs) or (is_nested and type(given) is not type(taken)):
         yield f"{name} is {_shown(given)}, nested in another way than {_shown(taken)}"
         return
-    pairs = zip(pytree.tree_leaves(given), pytree.tree_leaves(taken), strict=True)
-    for one, other in pairs:
+    for one, other in zip(ours, theirs, strict=True):
         if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
             if isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor):
                 yield f"{name} has {_shown(one)} in place of {_shown(other)}"

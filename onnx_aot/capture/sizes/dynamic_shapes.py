@@ -206,9 +206,14 @@ def _by_leaf(
             yield names[name], specification
         else:
             accepted = dict.fromkeys((*bound, *names))
+            several = next((each for each, value in bound.items() if type(value) is tuple), None)
+            wrapped = (
+                f". {several} is a tuple: if the model wraps another one, as torch.compile and "
+                "DataParallel do, export that one, or give the dimensions in order"
+            )
             raise DynamicShapeError(
                 f"dynamic_shapes names {name!r}, which is not an input; the inputs are "
-                f"{', '.join(accepted)}",
+                f"{', '.join(accepted)}{wrapped if several else ''}",
                 code="OA202",
             )
 

@@ -157,7 +157,7 @@ _EXPLANATIONS: dict[str, tuple[str, str, str]] = {
     "sparse": (
         "OA006",
         "it computes with sparse tensors, and torch cannot tell the shape that {0} returns",
-        "compute with dense tensors there: leave to_sparse() out, and write @ for torch.sparse.mm",
+        "compute with dense tensors there, and return to_dense() of a sparse result",
     ),
     "hidden": (
         "OA114",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from onnx_aot.errors import warn
+from onnx_aot.errors import TranslationError, warn
 from onnx_aot.options import (
     Options,
     check_choice,
@@ -304,7 +304,10 @@ def _build(
         rewritten, notes = stages.rewrite_graph(captured, options)
         publish(record, notes)
     requested, forward = captured.requested, captured.reference.forward
-    program = _to_onnx(rewritten, requested, forward, options, record, captured.readings)
+    try:
+        program = _to_onnx(rewritten, requested, forward, options, record, captured.readings)
+    except TranslationError as error:
+        raise stages.explain_untranslated(captured.reference, error) from error
     with stage(record, "check"):
         decided = captured.decisions
         publish(record, check_delivered(program, requested, options, record.custom, decided))

@@ -62,7 +62,8 @@ def names_given(option: str, given: Sequence[str] | None) -> tuple[str, ...]:
         InvalidOptionError: ``given`` is not a list of names.
     """
     names = tuple(given or ())
-    if isinstance(given, str) or not all(isinstance(name, str) and name for name in names):
+    is_list = not isinstance(given, (str, Mapping))
+    if not is_list or not all(isinstance(name, str) and name for name in names):
         raise InvalidOptionError(f"{option} is {given!r}; expected a list of names")
     return names
 
@@ -106,7 +107,7 @@ def _check_opset(opset: Any) -> None:
 
     if not isinstance(opset, int) or not MIN_OPSET <= opset <= MAX_OPSET:
         raise InvalidOptionError(
-            f"opset_version is {opset!r}; opsets {MIN_OPSET} to {MAX_OPSET} are supported",
+            f"opset_version is {opset!r}; it is a number from {MIN_OPSET} to {MAX_OPSET}",
             code="OA008",
         )
     newest = onnx.defs.onnx_opset_version()
@@ -138,12 +139,12 @@ def _list_tensors(model: Any, inputs: Any) -> Iterator[torch.Tensor]:
     """Yields example inputs and weights."""
     import torch
 
-    from onnx_aot.torch_compat import pytree
+    from onnx_aot.torch_compat import is_initialized, pytree
 
     for leaf in pytree.tree_leaves(inputs):
         if isinstance(leaf, torch.Tensor):
             yield leaf
-    if isinstance(model, torch.nn.Module):
+    if isinstance(model, torch.nn.Module) and is_initialized(model):
         yield from model.parameters()
         yield from model.buffers()
     elif isinstance(model, torch.export.ExportedProgram):
@@ -216,9 +217,9 @@ def check_optimize(given: Any) -> None:
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {close[0]!r}? " if close else ""
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise InvalidOptionError(
-                f"optimize has {name!r}, which is not a pass or rule; {hint}There are "
+                f"optimize has {name!r}, which is not a pass or rule{hint}. There are "
                 f"{', '.join(known)}"
             )
 

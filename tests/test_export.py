@@ -340,6 +340,7 @@ def test_a_name_that_an_inner_value_has_is_the_user_s(taken: str) -> None:
         ({"output_names": ["a", "a"]}, "give a name twice: a"),
         ({"input_names": ["a"], "output_names": ["a"]}, "both give a.* call the output a_out"),
         ({"input_names": "data"}, "input_names is 'data'; expected a list"),
+        ({"input_names": {"a": "b"}}, "input_names is {'a': 'b'}; expected a list"),
         ({"output_names": [1]}, r"output_names is \[1\]; expected a list"),
     ],
 )

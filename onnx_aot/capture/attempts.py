@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import functools
 import logging
+from collections.abc import Mapping
 
 import torch
 
@@ -22,12 +23,14 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
 from onnx_aot.capture.sizes.empty_inputs import contradicts_example
 from onnx_aot.capture.sizes.guards import (
     Decision,
+    Location,
     find_conversions,
     is_ours,
     is_question,
     location_of_error,
 )
 from onnx_aot.capture.sizes.known_values import Reading
+from onnx_aot.capture.sizes.left_to_model import is_fixed_by_loop
 from onnx_aot.capture.sizes.size_branches import describe_branches
 from onnx_aot.capture.sizes.specialization import Finding, describe_limits, find_undelivered
 from onnx_aot.capture.sizes.unrolled_loops import UNROLLED, find_unrolled, is_loop
@@ -104,14 +107,17 @@ class Captured:
         requested: The request, less what the model does not deliver and the user accepts.
         decisions: Decisions of the capture about sizes, with the user's lines.
         given_up: A sentence for every dimension that came out differently from the request.
-        warning: A sentence about what holds for a part of the data only: values that ``draft`` and
-            ``trace`` fix to those of the example, and answers about sizes that depend on data.
+        warnings: Sentences, by code, about what holds for a part of the data only: values that
+            ``draft`` and ``trace`` fix to those of the example, numbers that the model changes, and
+            answers about sizes that depend on data.
         drawn: Generators of Python and numpy that the model drew random numbers from.
+        seeded: Lines that draw random numbers after ``forward`` has set the seed.
         readings: Numbers that were taken from weights and attributes of the model.
         validations: Branches that only validate data, and were not taken.
         above_zero: Whether it may be wrong for empty tensors.
         off: Sentences about what this package could not change in torch.
         small_branches: Lines that branch for sizes 0 and 1, which the program is wrong for.
+        same_branches: Lines that branch for single sizes, for which the program is right too.
         resized: Dimensions that had another size than in the example, with both sizes.
         joined: Lines that branch on sizes, if captures for different sizes were joined.
         reused: What became of the calls of layers that repeat.
@@ -125,13 +131,15 @@ class Captured:
     requested: DynamicShapes
     decisions: tuple[Decision, ...]
     given_up: tuple[str, ...] = ()
-    warning: str | None = None
+    warnings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     drawn: tuple[str, ...] = ()
+    seeded: tuple[Location, ...] = ()
     readings: tuple[Reading, ...] = ()
     validations: tuple[Validation, ...] = ()
     above_zero: bool = False
     off: tuple[str, ...] = ()
     small_branches: tuple[str, ...] = ()
+    same_branches: tuple[str, ...] = ()
     resized: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     retried: str | None = None
@@ -219,13 +227,15 @@ class Attempt:
     def unrolled_in(self) -> frozenset[str]:
         """The files of Python loops that were unrolled, if that limits a requested dimension.
 
-        Or gives a range to one that was requested by name or as ``Dim.AUTO``.
+        Or fixes one that was requested as ``Dim.AUTO``, or gives a range to it or to a name.
         """
         if self.captured is None:
             return frozenset()
         program, decisions = self.captured.program, self.captured.decisions
         files = find_unrolled(decisions)
         if not files or self.limited or describe_limits(program, self.plan.requested, decisions):
+            return files
+        if is_fixed_by_loop(program, self.plan.requested, decisions):
             return files
         lines = describe_branches(program, self.plan.requested, decisions, said="")
         return files if any(map(is_loop, lines)) else frozenset()
@@ -405,8 +415,9 @@ def _collect(run: Run, program: torch.export.ExportedProgram, above_zero: bool) 
         STRATEGIES[run.strategy],
         run.requested,
         tuple(run.decisions),
-        warning=run.warning,
+        warnings=run.warnings,
         drawn=tuple(run.drawn),
+        seeded=tuple(run.settings.model_rows.seeded.lines),
         readings=tuple(run.known.readings.values()),
         validations=tuple(run.validations),
         above_zero=above_zero,

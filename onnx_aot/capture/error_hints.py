@@ -154,6 +154,11 @@ _EXPLANATIONS: dict[str, tuple[str, str, str]] = {
         "for an operator of your own, write one with @torch.library.register_fake; replace an "
         "operator of torch with others",
     ),
+    "sparse": (
+        "OA006",
+        "it computes with sparse tensors, and torch cannot tell the shape that {0} returns",
+        "compute with dense tensors there, and return to_dense() of a sparse result",
+    ),
     "hidden": (
         "OA114",
         "a tensor reaches the result in a way that the capture does not see, such as through "
@@ -164,6 +169,12 @@ _EXPLANATIONS: dict[str, tuple[str, str, str]] = {
         "OA116",
         "it moves tensors to a device that this installation of torch does not have",
         "write x.to(other.device) instead of a fixed device",
+    ),
+    "devices": (
+        "OA116",
+        "it computes with tensors on different devices",
+        "move the model and the example inputs to one device before the export, model.to(device) "
+        "and x.to(device), and make tensors in forward with device=x.device",
     ),
     "gradients": (
         "OA117",
@@ -184,5 +195,7 @@ def explain(error: BaseException) -> Explanation | None:
     if found is None:
         return None
     kind, named = found
+    if kind == "fake-kernel" and "sparse" in named:
+        kind = "sparse"
     code, reason, fix = _EXPLANATIONS[kind]
     return Explanation(reason.format(named), fix, code)

@@ -1,4 +1,4 @@
-"""Recognizes layers of fake quantization that observe, which most captures cannot follow."""
+"""Recognizes layers for quantization that most captures cannot follow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["describe_observers", "quantize_only", "quantizing_only"]
+__all__ = ["describe_observers", "describe_packed", "quantize_only", "quantizing_only"]
 
 _MODULE = "torch.ao.quantization.fake_quantize"
 
@@ -32,6 +32,26 @@ def describe_observers(module: torch.nn.Module) -> str | None:
         "model.apply(torch.ao.quantization.disable_observer) first, to quantize by what was "
         "observed so far"
     )
+
+
+def describe_packed(module: torch.nn.Module) -> str | None:
+    """Advice about layers that compute with packed integers, which ``torch.export`` refuses."""
+    found: dict[str, str] = {}
+    for name, layer in module.named_modules():
+        if type(layer).__module__.startswith(_PACKED) and name.rpartition(".")[0] not in found:
+            found[name] = f"{name or 'the model'}, a quantized {type(layer).__name__},"
+    if not found:
+        return None
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f"{next(iter(found.values()))}{more} computes with packed integers, which torch.export "
+        "does not capture. Export the model in float and quantize the file, or quantize the model "
+        "with torchao.quantization.pt2e, which keeps operators that are exported"
+    )
+
+
+_PACKED = "torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized"
+"""Modules of these layers."""
 
 
 def quantizing_only(module: torch.nn.Module) -> list[Any]:

@@ -12,9 +12,10 @@ import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
-from onnx_aot.torch_compat import restored
+from onnx_aot.errors import InvalidOptionError
+from onnx_aot.torch_compat import FakeTensor, pytree, restored, takes_fakes_only
 
-__all__ = ["enable_fake_mode", "parameters_kept"]
+__all__ = ["enable_fake_mode", "parameters_kept", "refuse_real_tensors"]
 
 _keeping: dict[object, int] = {}  # by context, the thread that keeps parameters
 
@@ -68,3 +69,26 @@ def parameters_kept() -> Iterator[None]:
     with restored(functools.partial(_keeping.pop, context, None)):
         _keeping[context] = threading.get_ident()
         yield
+
+
+def refuse_real_tensors(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+    """Checks that a model that is exported inside of torch's ``FakeTensorMode`` was made there.
+
+    Raises:
+        InvalidOptionError: A weight or an input is a real tensor.
+    """
+    if not takes_fakes_only():
+        return
+    weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    named = [(f"weight {name} of the model", tensor) for name, tensor in weights.items()]
+    inputs = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    named += [(f"example input {number}", tensor) for number, tensor in enumerate(inputs)]
+    real = next((name for name, tensor in named if not isinstance(tensor, FakeTensor)), None)
+    if real is not None:
+        raise InvalidOptionError(
+            f"the export runs inside of torch's FakeTensorMode, and {real} is a real tensor. Leave "
+            "the block before the export, or make the model and the inputs in it too; "
+            "onnx_aot.enable_fake_mode() makes models without memory for weights, and takes inputs "
+            "from anywhere",
+            code="OA502",
+        )

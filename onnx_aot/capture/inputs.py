@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.export.graph_signature import ConstantArgument, InputKind
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.pytrees.containers import INPUTS, register_containers, wrap_constants
-from onnx_aot.pytrees.structures import input_structure
-from onnx_aot.torch_compat import pytree
+from onnx_aot.torch_compat import is_initialized, pytree
 
 __all__ = [
     "Arguments",
     "Inputs",
-    "arguments_of_program",
     "as_module",
     "bind_arguments",
-    "inputs_of_program",
     "name_collected_inputs",
+    "named_inputs",
     "normalize_inputs",
+    "positional_inputs",
     "repeats_elements",
 ]
 
@@ -59,8 +59,8 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
         InvalidOptionError: The inputs do not fit ``forward``, or one is of an unsupported class, a
             NumPy array or a sparse tensor.
     """
-    positional = _positional(args)
-    named = dict(kwargs or {})
+    positional = positional_inputs(args)
+    named = named_inputs(kwargs)
     ends_with_dict = bool(positional) and isinstance(positional[-1], dict)
     if ends_with_dict and not named and _names_parameters(model, positional):
         named = dict(positional[-1])
@@ -69,8 +69,10 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
     try:
         bound = signature.bind(*positional, **named)
     except TypeError as error:
+        problem = _describe_misfit(signature, positional, named) or error
         raise InvalidOptionError(
-            f"the example inputs do not fit forward{signature}: {error}", code="OA003"
+            f"the example inputs do not fit forward{signature}: {problem}. {_GIVE_INPUTS}",
+            code="OA003",
         ) from None
     for name, value in bound.arguments.items():
         collects = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
@@ -81,12 +83,56 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
     return Inputs(positional, named, separated)
 
 
-def _positional(args: Any) -> tuple[Any, ...]:
+_GIVE_INPUTS = 'Give them as export(model, (x, y), kwargs={"mask": mask})'
+
+
+def _describe_misfit(
+    signature: inspect.Signature, positional: tuple[Any, ...], named: Mapping[str, Any]
+) -> str | None:
+    """What is wrong with the inputs, where Python does not say the cause."""
+    parameters = signature.parameters.values()
+    unknown = next((name for name in named if name not in signature.parameters), None)
+    collects = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+    if unknown is not None and not collects:
+        near = difflib.get_close_matches(unknown, signature.parameters, n=1)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        return f"it has no parameter {unknown!r}{meant}"
+    most = sum(map(_is_positional, parameters))
+    takes_all = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    if len(positional) > most and not takes_all:
+        by_name = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        last = f"; {', '.join(by_name)} can only be given in kwargs" if by_name else ""
+        return f"args has {len(positional)} inputs, and forward takes {most} by position{last}"
+    return None
+
+
+def named_inputs(kwargs: Any) -> dict[str, Any]:
+    """The keyword inputs as a dict.
+
+    Raises:
+        InvalidOptionError: They are not a mapping.
+    """
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidOptionError(
+            f"kwargs is {type(kwargs).__name__}; expected a dict of example inputs by the name of "
+            "their parameter; inputs by position are in args",
+            code="OA003",
+        )
+    return dict(kwargs or {})
+
+
+def positional_inputs(args: Any) -> tuple[Any, ...]:
+    """The positional inputs as a tuple.
+
+    Raises:
+        InvalidOptionError: They are neither a tuple nor a tensor.
+    """
     if isinstance(args, torch.Tensor):
         return (args,)
     if not isinstance(args, (tuple, list)):
         raise InvalidOptionError(
-            f"args is {type(args).__name__}; expected a tuple of example inputs, or one tensor",
+            f"args is {type(args).__name__}; expected a tuple of example inputs, or one tensor"
+            + (". Pass inputs by name in kwargs" if isinstance(args, dict) else ""),
             code="OA003",
         )
     return tuple(args)
@@ -178,14 +224,36 @@ def as_module(model: Any) -> torch.nn.Module:
 
         return ScriptedModel(model)
     if isinstance(model, torch.nn.Module):
+        if not is_initialized(model):
+            raise InvalidOptionError(
+                f"model is a {type(model).__name__} that was not made by torch.nn.Module: call "
+                "super().__init__() first in its __init__",
+                code="OA004",
+            )
         return model
-    if not callable(model):
+    if not callable(model) or (isinstance(model, type) and issubclass(model, torch.nn.Module)):
+        is_class = isinstance(model, type)
+        found = f"the class {model.__name__}" if is_class else type(model).__name__
         raise InvalidOptionError(
-            f"model is {type(model).__name__}; expected an nn.Module, a function or an "
-            "ExportedProgram",
+            f"model is {found}; expected an nn.Module, a function or an ExportedProgram"
+            f"{_advise(model)}",
             code="OA004",
         )
     return _FunctionModule(model)
+
+
+def _advise(model: Any) -> str:
+    """What to do with an object that is not a model, or an empty string."""
+    if isinstance(model, type):
+        return f". Make an object of the class, {model.__name__}(...)"
+    if isinstance(model, (str, os.PathLike)):
+        return (
+            ". Load it first: torch.export.load for a .pt2 file, torch.jit.load for TorchScript, "
+            "or torch.load for weights, which model.load_state_dict takes"
+        )
+    if isinstance(model, Mapping):
+        return ". Make the module, and load these weights with model.load_state_dict"
+    return ""
 
 
 class _FunctionModule(torch.nn.Module):
@@ -236,38 +304,6 @@ def bind_arguments(model: torch.nn.Module, inputs: Inputs) -> Arguments:
     named = [name for name in bound if name in values]
     collected = tuple(name for name in inputs.kwargs if name not in bound)
     return Arguments(values, (*named, *collected), collected)
-
-
-def inputs_of_program(
-    program: torch.export.ExportedProgram, args: Any, kwargs: Mapping[str, Any] | None
-) -> Inputs:
-    """The inputs passed along with a program, or those that it was captured with.
-
-    Raises:
-        InvalidOptionError: ``args`` is neither a tuple nor a tensor.
-    """
-    positional = _positional(args)
-    if positional or kwargs:
-        return Inputs(positional, dict(kwargs or {}))
-    example_args, example_kwargs = program.example_inputs or ((), {})
-    return Inputs(tuple(example_args), dict(example_kwargs))
-
-
-def arguments_of_program(program: torch.export.ExportedProgram) -> Arguments:
-    """The parameters of the captured ``forward`` with the fake values that the capture recorded."""
-    recorded = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
-    leaves = [
-        spec.arg.value if isinstance(spec.arg, ConstantArgument) else recorded[spec.arg.name]
-        for spec in program.graph_signature.input_specs
-        if spec.kind == InputKind.USER_INPUT
-    ]
-    args, kwargs = pytree.tree_unflatten(leaves, input_structure(program))
-    signature = program.module_call_graph[0].signature
-    names = list(getattr(signature, "forward_arg_names", None) or ())
-    if len(names) < len(args):  # inputs taken by *args have no names
-        names += [f"args_{index}" for index in range(len(names), len(args))]
-    values = dict(zip(names, args, strict=False)) | kwargs
-    return Arguments(values, tuple(values), ())
 
 
 def name_collected_inputs(

@@ -133,6 +133,19 @@ def run_model(module: torch.nn.Module, inputs: Inputs, writes_weights: bool = Tr
                 tensor.copy_(before)
 
 
+def error_of_model(module: torch.nn.Module, inputs: Inputs) -> Exception | None:
+    """The error that a model raises without any capture, if any. Its state is restored."""
+    given = pytree.tree_leaves((inputs.args, inputs.kwargs))
+    tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
+    if any(tensor.is_meta for tensor in (*tensors, *module.parameters())):
+        return None  # without values the model fails for other reasons
+    try:
+        run_model(module, inputs)
+    except Exception as error:
+        return error
+    return None
+
+
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 """Types of tensors that a model may write to; those of quantized and lazy weights are others."""
 
@@ -167,7 +180,8 @@ class Snapshot:
 
     def _keep(self, value: Any, name: str) -> None:
         if isinstance(value, torch.Tensor):
-            if self._elements and id(value) not in self._tensors and has_elements(value):
+            dense = value.layout == torch.strided  # others cannot be compared
+            if self._elements and id(value) not in self._tensors and dense and has_elements(value):
                 self._tensors[id(value)] = (value, value.detach().clone())
         elif isinstance(value, (list, dict, set)):
             if id(value) in self._containers:

@@ -31,13 +31,12 @@ from onnx_aot.capture.sizes.size_cases import (
 )
 from onnx_aot.capture.sizes.specialization import (
     Finding,
-    describe_torch,
     find_undelivered,
-    is_delivered,
     make_refusal,
 )
 from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
 from onnx_aot.capture.sizes.stored_bounds import find_stored_bounds
+from onnx_aot.capture.sizes.torch_constraints import describe_torch, is_delivered
 from onnx_aot.capture.sizes.unrolled_loops import (
     TAKEN_APART,
     UNROLLED,
@@ -315,8 +314,9 @@ class Outcomes:
             decisions=tuple(
                 d for one in captured for d in one.decisions if d.location not in places
             ),
-            warning=next((one.warning for one in captured if one.warning), None),
+            warnings={c: text for one in reversed(captured) for c, text in one.warnings.items()},
             drawn=tuple(dict.fromkeys(name for one in captured for name in one.drawn)),
+            seeded=tuple(dict.fromkeys(line for one in captured for line in one.seeded)),
             readings=tuple(dict.fromkeys(r for one in captured for r in one.readings)),
             validations=tuple(v for one in captured for v in one.validations),
             above_zero=any(one.above_zero for one in captured),

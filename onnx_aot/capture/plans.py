@@ -24,6 +24,7 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDi
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import (
     describe_wrong_sizes,
+    find_equal_choices,
     keep_decisions,
     size_in_example,
 )
@@ -35,10 +36,10 @@ from onnx_aot.capture.sizes.other_examples import (
 )
 from onnx_aot.capture.sizes.specialization import (
     Finding,
-    describe_torch,
     relax_request,
 )
 from onnx_aot.capture.sizes.squeezes import find_squeezed_ones
+from onnx_aot.capture.sizes.torch_constraints import describe_torch
 from onnx_aot.capture.sizes.unrolled_loops import UNROLLED
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
 from onnx_aot.capture.time_limits import TimeLimit
@@ -527,6 +528,14 @@ def capture(
             decisions=keep_decisions(captured.decisions, requested),
             resized=() if captured.joined else describe_other_inputs(inputs, others, requested),
         )
+    same = find_equal_choices(
+        captured.program, module, inputs, captured.requested, captured.decisions
+    )
+    captured = dataclasses.replace(
+        captured,
+        decisions=tuple(each for each in captured.decisions if each not in same),
+        same_branches=tuple(dict.fromkeys(d.location.cited for d in same if d.location)),
+    )
     said = "; ".join(captured.given_up)
     small = describe_wrong_sizes(
         captured.program, module, inputs, captured.requested, captured.decisions, said

@@ -10,8 +10,9 @@ import torch
 
 from onnx_aot.capture.attempts import Failure
 from onnx_aot.capture.error_hints import UnjoinableError, explain, make_explained_error
-from onnx_aot.capture.fake_quantization import describe_observers
-from onnx_aot.capture.module_state import preserved_state, run_model
+from onnx_aot.capture.failing_models import explain_failing
+from onnx_aot.capture.fake_quantization import describe_observers, describe_packed
+from onnx_aot.capture.module_state import error_of_model, preserved_state
 from onnx_aot.capture.sizes.data_dependent import (
     Branching,
     NeedsData,
@@ -39,7 +40,6 @@ from onnx_aot.torch_compat import (
     missing_fake_kernels,
     needs_data,
     only_says,
-    pytree,
 )
 
 __all__ = ["check_example", "describe_retry", "refuse_model"]
@@ -63,7 +63,7 @@ def check_example(model: Model, validations: Sequence[Validation]) -> None:
         CaptureError: A check of the model raises an error for the example.
     """
     checks = [each for each in validations if each.raises]
-    error = _run_alone(model) if checks else None
+    error = error_of_model(model.module, model.inputs) if checks else None
     location = None if error is None else location_of_error(error)
     if error is None or not any(check.contains(location) for check in checks):
         return
@@ -95,7 +95,7 @@ def refuse_model(
         limit: The time left. Explanations that exceed it are left out.
     """
     first = failures[0]
-    observes = describe_observers(model.module)
+    observes = describe_observers(model.module) or describe_packed(model.module)
     if observes is None:
         described = (
             _find_data_questions(model, requested, first, plain, limit)
@@ -133,10 +133,8 @@ def _report_failures(
     location = _locate(first)
     if observes is not None:
         what, head, fix = observes, f"the model could not be captured: {observes}", ""
-    elif _run_alone(model) is not None:
-        what = "the model fails on the example inputs by itself, without an export"
-        head = "the model could not be captured; it fails on the example inputs by itself:"
-        fix = "run model(*args), and correct the model or the inputs"
+    elif (alone := error_of_model(model.module, model.inputs)) is not None:
+        return explain_failing(model.module, model.inputs, alone)
     elif limit.allows("a comparison with torch.export alone"):
         what, head, fix = _compare_with_torch(model, requested, first)
     else:
@@ -200,19 +198,6 @@ def _compare_with_torch(
     what = "torch.export captures the model and onnx_aot does not, which is a bug of onnx_aot"
     fix = f"export what it gives, onnx_aot.export({call}), and report the traceback below"
     return what, f"the model could not be captured; {what}:", fix
-
-
-def _run_alone(model: Model) -> Exception | None:
-    """The error that the model raises without any capture, if any. Its state is restored."""
-    inputs = (model.inputs.args, model.inputs.kwargs)
-    tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
-    if any(tensor.is_meta for tensor in (*tensors, *model.module.parameters())):
-        return None  # without values the model fails for other reasons
-    try:
-        run_model(model.module, model.inputs)
-    except Exception as error:
-        return error
-    return None
 
 
 def _find_data_questions(

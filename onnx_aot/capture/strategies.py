@@ -15,7 +15,7 @@ from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.module_state import preserved_state
 from onnx_aot.capture.patches import capture_conditions
 from onnx_aot.capture.patches.model_calls import ModelRows
-from onnx_aot.capture.python_random import draws_observed
+from onnx_aot.capture.python_random import SeededDraws, draws_observed
 from onnx_aot.capture.reuse import Reuse
 from onnx_aot.capture.scalar_inputs import floats_as_tensors
 from onnx_aot.capture.scripted.children import is_scripted
@@ -85,7 +85,8 @@ class Run:
         decisions: Decisions about sizes so far, with the user's lines.
         validations: Branches so far that only validate data, and were not taken.
         drawn: Generators of Python and numpy that the model drew from.
-        warning: A sentence about values that are right for a part of the data only.
+        warnings: Sentences about values that are right for a part of the data only, by the code of
+            the page about them.
     """
 
     strategy: str
@@ -95,7 +96,7 @@ class Run:
     decisions: list[Decision]
     validations: list[Validation]
     drawn: Sequence[str] = ()
-    warning: str | None = None
+    warnings: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def known(self) -> KnownValues:
@@ -200,6 +201,7 @@ class Run:
                 requested,
                 strict,
                 known,
+                SeededDraws(decisions.locate),
             ),
         )
         return cls(strategy, model, requested, settings, decisions, validations)
@@ -228,17 +230,20 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
     if run.strategy in ("draft", "trace"):
         from onnx_aot.capture.draft_and_trace import describe_draft, trace_model
     if run.strategy == "trace":
-        script, run.warning = trace_model(model.module, inputs)
+        script, run.warnings["OA101"] = trace_model(model.module, inputs)
         model = dataclasses.replace(model, module=script, collected=(), sources={})
         settings.module = script
-        settings.model_rows = _model_rows(model, run.requested, False, KnownValues({}))
-    with _prepare_capture(model, settings), draws_observed() as drawn:
+        settings.model_rows = _model_rows(
+            *(model, run.requested, False, KnownValues({}), SeededDraws())
+        )
+    seeded = settings.model_rows.seeded
+    with seeded.observed(), _prepare_capture(model, settings), draws_observed() as drawn:
         run.drawn = drawn
         if run.strategy == "draft":
             program = torch.export.draft_export(
                 model.module, inputs.args, inputs.kwargs, dynamic_shapes=spec
             )
-            run.warning = describe_draft(program, run.decisions)
+            run.warnings["OA101"] = describe_draft(program, run.decisions)
         else:
             program = torch.export.export(
                 model.module,
@@ -253,12 +258,13 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
                 _check_shapes(program)
             else:
                 _check_bodies(program, model)
-            run.warning = (
-                run.warning
-                or _describe_left_out(model, settings)
-                or _describe_changed(settings.model_rows.boundary.changed)
-            )
-    run.warning = run.warning or describe_larger(run.decisions)
+            changed = settings.model_rows.boundary.changed
+            of_state = _describe_left_out(model, settings) or _describe_changed(changed)
+            if of_state is not None and run.strategy != "trace":
+                run.warnings["OA106"] = of_state
+    larger = describe_larger(run.decisions)
+    if larger is not None:
+        run.warnings["OA107"] = larger
     return program
 
 
@@ -382,7 +388,11 @@ def _has_fake_weights(module: torch.nn.Module) -> bool:
 
 
 def _model_rows(
-    model: Model, requested: DynamicShapes, strict: bool, known: KnownValues
+    model: Model,
+    requested: DynamicShapes,
+    strict: bool,
+    known: KnownValues,
+    seeded: SeededDraws,
 ) -> ModelRows:
     return ModelRows(
         model.inputs,
@@ -391,6 +401,7 @@ def _model_rows(
         model.collected,
         Boundary(strict),
         keeps_state=model.keeps_state,
+        seeded=seeded,
     )
 
 

@@ -14,6 +14,7 @@ from onnx_aot.fx_passes.block_masks import drop_block_masks
 from onnx_aot.fx_passes.body_writes import functionalize_bodies
 from onnx_aot.fx_passes.check_functorch import refuse_transforms
 from onnx_aot.fx_passes.complete_users import complete_users
+from onnx_aot.fx_passes.dense_tensors import make_dense
 from onnx_aot.fx_passes.drop_assertions import drop_assertions, drop_offset_assertions
 from onnx_aot.fx_passes.flatten_subclasses import open_subclasses
 from onnx_aot.fx_passes.functionalize import functionalize
@@ -32,6 +33,7 @@ Pass = Callable[[torch.export.ExportedProgram], torch.export.ExportedProgram]
 FX_PASSES: tuple[Pass, ...] = (
     complete_users,  # first: the others rely on them
     open_subclasses,  # early: the others look at storages, which only the inner tensors have
+    make_dense,  # early: the others look at storages, which sparse tensors do not have
     drop_block_masks,  # early: the code that computes them may run under a transform
     refuse_transforms,  # before the others, which cannot look at tensors under a transform
     split_foreach,  # before record_values, since its nodes have none

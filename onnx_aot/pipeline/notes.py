@@ -32,6 +32,7 @@ __all__ = [
     "describe_dimensions",
     "describe_dropped_state",
     "describe_inline_calls",
+    "describe_left_to_model",
     "describe_not_verified",
     "describe_rounding",
     "describe_shared_inputs",
@@ -46,8 +47,9 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
     from onnx_aot.capture.sizes.validating_branches import describe_validations
 
     left_out = describe_validations(captured.validations, kept=options.runtime_checks)
-    texts = ((captured.warning, "OA106"), (captured.retried, "OA407"))
-    notes = [Note(text, code) for text, code in texts if text is not None]
+    notes = [Note(text, code) for code, text in captured.warnings.items()]
+    if captured.retried is not None:
+        notes.append(Note(captured.retried, "OA407"))
     if left_out is not None:
         # For data that the model takes, the answers are the same; checks that were asked for and
         # are missing are another matter.
@@ -64,6 +66,16 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
                 f"with others: {'; '.join(captured.resized)}. The result was checked at the sizes "
                 "of the example",
                 "OA201",
+                quiet=True,
+            )
+        )
+    if captured.same_branches:
+        notes.append(
+            Note(
+                "the model branches on sizes, and the export has the branch of the example. It was "
+                "compared with the model at two sizes of the other branch, and is equal: "
+                f"{'; '.join(captured.same_branches)}",
+                "OA205",
                 quiet=True,
             )
         )
@@ -119,6 +131,16 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
                 "drawn during the capture are constants of the ONNX model. Draw with torch.rand "
                 "and similar functions, or pass them to forward",
                 "OA124",
+            )
+        )
+    if captured.seeded:
+        notes.append(
+            Note(
+                "forward sets the seed of torch's random numbers, and draws after it: "
+                f"{'; '.join(line.cited for line in captured.seeded)}. PyTorch draws the same "
+                "numbers at each call, and the ONNX model other ones. Draw them once, outside of "
+                "forward: keep them in a buffer, or pass them as an input",
+                "OA127",
             )
         )
     return notes
@@ -219,11 +241,33 @@ def describe_dimensions(
     return notes
 
 
+def describe_left_to_model(asked: DynamicShapes, captured: Captured) -> list[Note]:
+    """Notes dimensions that ``Dim.AUTO`` leaves to the model, and that the model fixes.
+
+    Only for a Python loop, which can be written in another way, is it a warning.
+
+    Args:
+        asked: Dimensions that were asked for.
+        captured: Result of the capture.
+    """
+    from onnx_aot.capture.sizes.left_to_model import describe_fixed
+
+    by_loops, by_others = describe_fixed(captured.program, asked, captured.decisions)
+    head = "Dim.AUTO leaves dimensions to the model, which fixes"
+    notes = []
+    if by_loops:
+        notes.append(Note(f"{head} {'; '.join(by_loops)}: {captured.unrolled}", "OA201"))
+    if by_others:
+        notes.append(Note(f"{head} {'; '.join(by_others)}", "OA201", quiet=True))
+    return notes
+
+
 def check_dimensions(
     program: torch.export.ExportedProgram,
     requested: DynamicShapes,
     options: Options,
     decisions: Sequence[Decision] = (),
+    is_given: bool = False,
 ) -> list[Note]:
     """Compares the dimensions of a program with what was asked for.
 
@@ -232,6 +276,7 @@ def check_dimensions(
         requested: The requested dynamic shapes.
         options: The other options.
         decisions: Those of the capture, for the user's lines.
+        is_given: Whether the user captured the program.
 
     Raises:
         DynamicShapeError: A dimension is static, or bound to the example's size, and
@@ -244,9 +289,18 @@ def check_dimensions(
         dataclasses.replace(f, lines=f.lines or lines_on(f.dim, requested, decisions))
         for f in find_undelivered(program, requested, ())
     ]
+    if is_given:
+        found = [dataclasses.replace(f, fix=f.fix or _FIXED_BY_USER) for f in found]
     if found and options.on_specialized == "error":
         raise make_refusal(found)
     return _describe_given_up([str(finding) for finding in found], options)
+
+
+_FIXED_BY_USER = (
+    "an ExportedProgram keeps the dimensions of its capture, and dynamic_shapes here only names "
+    "them; capture with torch.export.export(model, args, dynamic_shapes=...), or give the module "
+    "itself to onnx_aot.export, with these dynamic_shapes"
+)
 
 
 def _describe_given_up(sentences: Sequence[str], options: Options) -> list[Note]:

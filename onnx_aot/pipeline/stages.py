@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.errors import FunctionalizationError
+from onnx_aot.errors import FunctionalizationError, OnnxExporterError, TranslationError
 from onnx_aot.options import Options
 from onnx_aot.pipeline import notes as describe
 from onnx_aot.pipeline import operator_notes
@@ -38,6 +38,7 @@ __all__ = [
     "Reference",
     "capture_model",
     "check_verification",
+    "explain_untranslated",
     "fit_to_target",
     "is_fitted",
     "optimize_model",
@@ -105,14 +106,10 @@ def capture_model(
     model: Any, args: Any, kwargs: Mapping[str, Any] | None, options: Options
 ) -> tuple[CapturedModel, Notes]:
     """Captures the model, or takes over the user's ``ExportedProgram``."""
-    from onnx_aot.capture.inputs import (
-        arguments_of_program,
-        as_module,
-        bind_arguments,
-        inputs_of_program,
-        normalize_inputs,
-    )
+    from onnx_aot.capture.fake_weights import refuse_real_tensors
+    from onnx_aot.capture.inputs import as_module, bind_arguments, normalize_inputs
     from onnx_aot.capture.plans import capture
+    from onnx_aot.capture.program_inputs import arguments_of_program, inputs_of_program
     from onnx_aot.capture.sizes.dynamic_shapes import resolve_dynamic_shapes
     from onnx_aot.capture.strategies import DEFAULT, check_strategies
     from onnx_aot.capture.training import training_operators
@@ -128,9 +125,10 @@ def capture_model(
         arguments = arguments_of_program(model)
     else:
         model = as_module(model)
+        refuse_real_tensors(model, args, kwargs)
         inputs = normalize_inputs(model, args, kwargs)
         arguments = bind_arguments(model, inputs)
-    requested = resolve_dynamic_shapes(
+    requested = asked = resolve_dynamic_shapes(
         arguments,
         options.dynamic_shapes,
         options.dynamic_axes,
@@ -139,7 +137,7 @@ def capture_model(
     )
     if is_program:
         program, strategy = torch_compat.copy_program(model), "ExportedProgram"
-        notes = describe.check_dimensions(program, requested, options)
+        notes = describe.check_dimensions(program, requested, options, is_given=True)
         notes += describe.describe_dimensions(program, requested, options)
     else:
         captured = capture(
@@ -158,6 +156,7 @@ def capture_model(
         readings, decisions = captured.readings, captured.decisions
         notes = describe.describe_capture(captured, options)
         notes += describe.describe_dimensions(program, requested, options, captured)
+        notes += describe.describe_left_to_model(asked, captured)
     if not torch_compat.is_tested():
         notes.append(Note(torch_compat.describe_untested(), "OA016", quiet=True))
     notes += describe.describe_training(training_operators(program.graph_module))
@@ -276,6 +275,19 @@ def translate_graph(
     notes += operator_notes.describe_wide_integers(program, options)
     notes += [Note(problem, "OA010", quiet=True) for problem in failed]
     return translated, notes + operator_notes.describe_limits(program)
+
+
+def explain_untranslated(reference: Reference, error: TranslationError) -> OnnxExporterError:
+    """The error to raise about a node that could not be translated.
+
+    If the model fails by itself, since types of its tensors do not fit, the error says so.
+    """
+    from onnx_aot.capture.failing_models import explain_types
+    from onnx_aot.capture.inputs import Inputs
+
+    if isinstance(reference.model, torch.export.ExportedProgram):
+        return error
+    return explain_types(reference.model, Inputs(reference.args, reference.kwargs)) or error
 
 
 def _collect_translations(

@@ -17,7 +17,7 @@ keep their registration.
 
 from __future__ import annotations
 
-import collections
+import collections.abc
 import contextlib
 import dataclasses
 import enum
@@ -229,14 +229,29 @@ def _refuse_kind(tensor: torch.Tensor, path: str) -> None:
 
 def _not_understood(value: Any, path: str, what: str) -> str:
     cls = type(value)
+    is_input = what == INPUTS
+    place = f"{path} of the {what}" if is_input else f"{path} of forward"
+    verb = "Pass" if is_input else "Return"
     if cls.__module__ == "numpy":
-        return f"{path} of the {what} is a NumPy array; pass torch.from_numpy of it"
+        array = "torch.from_numpy of it" if is_input else "a tensor"
+        return f"{place} is a NumPy array. {verb} {array}"
+    if isinstance(value, (set, frozenset)):
+        return (
+            f"{place} is a {cls.__name__}; its elements have no order, and the inputs and outputs "
+            f"of an ONNX model need one. {verb} a list, a tuple or a dict"
+        )
+    if isinstance(value, (Iterator, collections.abc.MappingView)):
+        return (
+            f"{place} is a {cls.__name__}, and the elements of an iterator or a view are not part "
+            f"of it. {verb} a list of them, list(...), or a tuple or a dict"
+        )
     names = list(getattr(value, "__dict__", {})) or list(getattr(cls, "__slots__", ()))
     short = cls.__name__
     return (
-        f"{path} of the {what} is a {_full_name(cls)}, a class that torch.export cannot flatten. "
+        f"{place} is a {_full_name(cls)}, a class that torch.export cannot flatten. "
         "Tensors, numbers, strings, None, tuples, lists, dicts, dataclasses and key-value caches "
-        "are supported. Register before the export how to flatten and rebuild it:\n\n"
+        f"are supported. {verb} one of these, or register before the export how to flatten and "
+        "rebuild it:\n\n"
         "    from torch.utils import _pytree as pytree\n\n"
         f"    NAMES = {names}\n\n"
         "    pytree.register_pytree_node(\n"

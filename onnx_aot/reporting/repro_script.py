@@ -72,7 +72,7 @@ def inputs_as_python(args: Any, kwargs: Mapping[str, Any] | None) -> str:
     """
     given = (args,) if isinstance(args, torch.Tensor) else args
     lines = []
-    for name, value in (("args", given), ("kwargs", dict(kwargs or {}))):
+    for name, value in (("args", given), ("kwargs", kwargs or {})):
         try:
             lines.append(f"{name} = {_as_python(value)}")
         except Exception as error:  # tensor subclasses may raise anything; the export goes on

@@ -48,8 +48,12 @@ def check_destination(destination: Any) -> None:
         return
     is_path = isinstance(destination, (str, os.PathLike)) and os.fspath(destination) != ""
     if not is_path or isinstance(os.fspath(destination), bytes):
+        is_text = isinstance(destination, (str, bytes))
+        shown = repr(destination) if is_text else f"an object of {type(destination).__name__}"
+        advice = ". Several inputs of a model are one tuple, export(model, (x, y))"
         raise InvalidOptionError(
-            f"cannot save to {destination!r}; give a path, or a file object opened in binary mode",
+            f"cannot save to {shown}; give a path, or a file object opened in binary mode"
+            f"{'' if is_text else advice}",
             code="OA503",
         )
     refused = _refused_kind(os.fspath(destination))

@@ -74,7 +74,13 @@ from onnx_aot.torch_compat.lookup import (
     pytree,
 )
 from onnx_aot.torch_compat.mask_skips import masks_kept
-from onnx_aot.torch_compat.modules import REGISTRIES, HookedForward, has_hooks, registered_in
+from onnx_aot.torch_compat.modules import (
+    REGISTRIES,
+    HookedForward,
+    has_hooks,
+    is_initialized,
+    registered_in,
+)
 from onnx_aot.torch_compat.namespaces import namespaces_of_files
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
@@ -106,13 +112,14 @@ from onnx_aot.torch_compat.programs import (
     make_body,
     missing_fake_kernels,
     open_weight,
+    replace_weights,
     set_graph,
     set_graph_signature,
     set_graph_with_bodies,
     set_size_conditions,
     size_conditions,
 )
-from onnx_aot.torch_compat.random_calls import draws_random_numbers
+from onnx_aot.torch_compat.random_calls import call_draws, draws_random_numbers
 from onnx_aot.torch_compat.real_tensors import computes_real_tensors, with_real_tensors
 from onnx_aot.torch_compat.releases import (
     TESTED,
@@ -182,6 +189,7 @@ from onnx_aot.torch_compat.texts import (
     failure_kind,
     frames_in_dynamo,
     generated_guard,
+    is_about_types,
     is_arithmetic,
     is_relation,
     is_transform,
@@ -196,6 +204,7 @@ from onnx_aot.torch_compat.texts import (
     specialized_size,
     suggested_fixes,
     violates_constraints,
+    wants_integers,
     without_infinity,
     without_locals,
 )
@@ -232,6 +241,7 @@ from onnx_aot.torch_compat.tracing import (
     rebind_traced,
     record_copy,
     refuse_fixed_sizes,
+    takes_fakes_only,
     trace_below_transforms,
     trace_fake,
     without_recording,
@@ -327,6 +337,7 @@ __all__ = [
     "aten",
     "axis_above_zero",
     "bit_length_of_size",
+    "call_draws",
     "can_copy",
     "can_record_paths",
     "can_take_log2",
@@ -371,6 +382,7 @@ __all__ = [
     "in_capturing_thread",
     "in_double_precision",
     "int64_ranges_truncate_their_bounds",
+    "is_about_types",
     "is_arithmetic",
     "is_asked_by_cpp",
     "is_batched",
@@ -378,6 +390,7 @@ __all__ = [
     "is_computed_from",
     "is_data_symbol",
     "is_differentiating",
+    "is_initialized",
     "is_input_of_trace",
     "is_making_fresh_size",
     "is_recording",
@@ -430,6 +443,7 @@ __all__ = [
     "refuse_fixed_sizes",
     "refuse_gradients",
     "registered_in",
+    "replace_weights",
     "requested_name",
     "restored",
     "root_symbol",
@@ -451,6 +465,7 @@ __all__ = [
     "symbolic_expression",
     "symbolic_truth",
     "symbols_of_its_own",
+    "takes_fakes_only",
     "to_double",
     "trace_below_transforms",
     "trace_fake",
@@ -458,6 +473,7 @@ __all__ = [
     "track_copy",
     "users_lines",
     "violates_constraints",
+    "wants_integers",
     "with_real_tensors",
     "without_function_modes",
     "without_gradients",

@@ -11,7 +11,7 @@ import torch
 
 from onnx_aot.torch_compat.places import Attribute
 
-__all__ = ["REGISTRIES", "HookedForward", "has_hooks", "registered_in"]
+__all__ = ["REGISTRIES", "HookedForward", "has_hooks", "is_initialized", "registered_in"]
 
 REGISTRIES = frozenset({"_parameters", "_buffers", "_modules"})
 """Attributes in which a module keeps its parameters, buffers and submodules."""
@@ -21,6 +21,11 @@ def registered_in(module: torch.nn.Module, kind: str) -> MutableMapping[str, Any
     """Returns a module's own ``"parameters"``, ``"buffers"`` or ``"modules"``, by name."""
     held: MutableMapping[str, Any] = vars(module)[f"_{kind}"]
     return held
+
+
+def is_initialized(module: torch.nn.Module) -> bool:
+    """False if the class of a module does not call ``super().__init__()``."""
+    return hasattr(module, "_parameters")
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

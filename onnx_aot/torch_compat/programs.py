@@ -26,6 +26,7 @@ __all__ = [
     "make_body",
     "missing_fake_kernels",
     "open_weight",
+    "replace_weights",
     "set_graph",
     "set_graph_signature",
     "set_graph_with_bodies",
@@ -260,6 +261,21 @@ def open_weight(program: torch.export.ExportedProgram, name: str, parts: Mapping
             tensors[target] = getattr(whole, part).detach()
         _replace(program, held, tensors)
         return
+
+
+def replace_weights(
+    program: torch.export.ExportedProgram, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Replaces weights, in a program that the caller owns, as ``open_weight`` does.
+
+    Args:
+        program: The program.
+        tensors: The new ones, by the name of the parameter, buffer or constant.
+    """
+    for held in (program.state_dict, program.constants):
+        changed = {name: tensor for name, tensor in tensors.items() if name in held}
+        if changed:
+            _replace(program, held, {**held, **changed})
 
 
 def missing_fake_kernels(program: torch.export.ExportedProgram) -> list[str]:

@@ -100,10 +100,12 @@ def describe_result(
     place = next((i for i, tensor in enumerate(tensors) if tensor is made), None)
     if place is not None:
         return Result(place) if describe(made) == before[place] else None
+    if any(t.layout != torch.strided for t in (made, *tensors)):  # they have no storage
+        return None
     storage = made.untyped_storage()
     if operator.writes or any(t.untyped_storage()._cdata == storage._cdata for t in tensors):
         return None
-    if made.layout != torch.strided or made.is_quantized or made.is_conj() or made.is_neg():
+    if made.is_quantized or made.is_conj() or made.is_neg():
         return None
     if made.storage_offset() != 0 or made.constant is not None or made.real_tensor is not None:
         return None

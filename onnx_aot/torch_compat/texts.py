@@ -27,6 +27,7 @@ __all__ = [
     "failure_kind",
     "frames_in_dynamo",
     "generated_guard",
+    "is_about_types",
     "is_arithmetic",
     "is_relation",
     "is_transform",
@@ -41,6 +42,7 @@ __all__ = [
     "specialized_size",
     "suggested_fixes",
     "violates_constraints",
+    "wants_integers",
     "without_infinity",
     "without_locals",
 ]
@@ -126,6 +128,8 @@ _SENTENCE = re.compile(r"^  - (.+)$", re.MULTILINE)
 _GUARD = re.compile(r"satisfy the generated guard (.+)$")
 _FIXED = re.compile(r"your code specialized it to be a constant \((\d+)\)")
 _FIXES = "Suggested fixes:\n"
+_SECOND = "Specializations unexpectedly required"
+"""Begins another message of torch's, on the line of the last sentence."""
 
 
 def violates_constraints(error: BaseException) -> bool:
@@ -147,7 +151,8 @@ _UNEXPECTED = ("Expected op to be '=='", "Cannot create Dim with inconsistent", 
 
 def constraint_sentences(error: BaseException) -> list[str]:
     """Returns the sentences about dimensions in the message of violated constraints."""
-    return _SENTENCE.findall(str(error).partition(_FIXES)[0])
+    found = _SENTENCE.findall(str(error).partition(_FIXES)[0])
+    return [sentence.partition(_SECOND)[0] for sentence in found]
 
 
 def suggested_fixes(error: BaseException) -> list[str]:
@@ -200,6 +205,7 @@ _KINDS: dict[str, str] = {
         r"not linked with support for (\w+) devices|not compiled with (\w+) enabled|"
         r"No (\w+) GPUs are available"
     ),
+    "devices": r"[Ee]xpected all tensors to be on the same device",
     "gradients": (
         r"leaf Variable that requires grad is being used in an in-place operation|"
         r"arguments don't support automatic differentiation"
@@ -218,6 +224,28 @@ def failure_kind(error: BaseException) -> tuple[str, str] | None:
             if found is not None:
                 return kind, next(filter(None, found.groups()), "")
     return None
+
+
+_TYPES = re.compile(
+    r"same d?type|share same datatype|same scalar type|expected scalar type|expected dtype \w+ for"
+    r"|scalar types?: |[Ii]nput type \(.*type \(|dtypes? .*(?:must be|does not match)"
+    r"|used as indices must be|for index, but got"
+    r"|Expected self\.dtype to be equal|not implemented for '\w+'"
+)
+
+
+def is_about_types(error: BaseException) -> bool:
+    """True if a model refuses the types of its tensors, such as float64 beside float32."""
+    kinds = (RuntimeError, ValueError, TypeError, IndexError)
+    return isinstance(error, kinds) and _TYPES.search(str(error)) is not None
+
+
+def wants_integers(error: BaseException) -> bool:
+    """True if such an error asks for indices of an integer type."""
+    return (
+        re.search(r"scalar types: Long|indices must be long|int64 for index", str(error))
+        is not None
+    )
 
 
 def names_sizes(error: BaseException) -> bool:

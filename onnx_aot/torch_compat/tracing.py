@@ -42,6 +42,7 @@ __all__ = [
     "rebind_traced",
     "record_copy",
     "refuse_fixed_sizes",
+    "takes_fakes_only",
     "trace_below_transforms",
     "trace_fake",
     "without_recording",
@@ -55,6 +56,12 @@ def fake_mode_of(values: Any) -> FakeTensorMode | None:
         if isinstance(leaf, FakeTensor):
             return leaf.fake_mode
     return None
+
+
+def takes_fakes_only() -> bool:
+    """True inside of a ``FakeTensorMode`` in which operators refuse real tensors."""
+    mode = fake_mode_of(torch.empty(0))
+    return mode is not None and not getattr(mode, "allow_non_fake_inputs", True)
 
 
 def has_elements(tensor: torch.Tensor) -> bool:

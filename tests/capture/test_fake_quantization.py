@@ -82,3 +82,13 @@ def test_a_network_prepared_for_training() -> None:
 def test_what_still_observes_is_told_to_stop() -> None:
     with pytest.raises(CaptureError, match=r"disable_observer\) first"):
         onnx_aot.export(quantization.default_fake_quant(), (torch.randn(4, 3),))
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
+def test_layers_of_packed_integers_are_named() -> None:
+    layer = torch.ao.nn.quantized.dynamic.Linear(3, 2)
+    with pytest.raises(CaptureError, match=r"0, a quantized Linear, computes with packed") as found:
+        onnx_aot.export(torch.nn.Sequential(layer), (torch.ones(4, 3),))
+    assert "quantize the file, or quantize the model with torchao.quantization.pt2e" in str(
+        found.value
+    )

@@ -172,13 +172,13 @@ def test_an_input_that_repeats_its_elements_is_read() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (np.ones(3, np.float32), r"y .*is a NumPy array; .* torch.from_numpy"),
+        (np.ones(3, np.float32), r"y .*is a NumPy array\. .* torch.from_numpy"),
         ([X, np.ones(3)], r"y\[1\] of .* is a NumPy array"),
         (X.to_sparse(), r"y .*torch.sparse_coo; .* to_dense"),
         (X.to_mkldnn(), r"y .*torch._mkldnn; .* to_dense"),
         (TwoTensor(X, X), r"y .*is a .*TwoTensor, a tensor that"),
         (object(), r"y .*is a builtins.object, a class that"),
-        ({X}, r"y of .* is a builtins\.set"),
+        ({X}, r"y of .* is a set; .* Pass a list"),
     ],
 )
 def test_what_is_refused(given: Any, message: str) -> None:
@@ -274,3 +274,38 @@ def test_constants_when_only_strict_capture_succeeds() -> None:
 
     program = onnx_aot.export(model, (X, Color.RED))
     torch.testing.assert_close(program(X, Color.RED)[0], X + 1)
+
+
+class ByName(torch.nn.Module):
+    def forward(self, x: Tensor, *, mask: Tensor) -> Tensor:
+        return x * mask
+
+
+class Uninitialized(torch.nn.Module):
+    def __init__(self) -> None:
+        self.size = 3
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "kwargs", "message"),
+    [
+        (ByName(), (X, X), None, r"args has 2 inputs, and forward takes 1 .*; mask can only be"),
+        (ByName(), (X,), {"maks": X}, r"no parameter 'maks' \(did you mean 'mask'\?\)"),
+        (ByName(), (X,), None, r"required keyword-only argument: 'mask'|argument: 'mask'"),
+        (ByName(), {"x": X}, None, "args is dict; .* Pass inputs by name in kwargs"),
+        (ByName(), (X,), (X,), "kwargs is tuple; expected a dict of example inputs by the name"),
+        (torch.nn.Linear, (X,), None, r"the class Linear; .* Make an object .*, Linear\(\.\.\.\)"),
+        ("model.pt", (X,), None, "model is str; .* Load it first"),
+        (ByName().state_dict(), (X,), None, "model is OrderedDict; .* model.load_state_dict"),
+        (Uninitialized(), (X,), None, r"Uninitialized that was not .* super\(\).__init__\(\)"),
+        ([ByName()], (X,), None, "model is list; expected an nn.Module"),
+    ],
+)
+def test_mistakes_are_named_with_the_edit(model: Any, args: Any, kwargs: Any, message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        onnx_aot.export(model, args, kwargs=kwargs)
+
+
+def test_a_second_input_in_place_of_the_destination() -> None:
+    with pytest.raises(InvalidOptionError, match=r"object of Tensor; .* one tuple, export\(model"):
+        onnx_aot.export(torch.add, X, X)  # type: ignore[arg-type]

@@ -39,8 +39,8 @@ def test_what_torch_export_refuses_for_other_reasons() -> None:
         onnx_aot.export(raises, (X,))
     message = str(caught.value)
     assert "this model is not ready" in message
-    assert "torch.export.export(strict=False)" in message
-    assert "torch.export.export(strict=True)" not in message  # it says the same
+    assert "it fails on the example inputs by itself" in message
+    assert "torch.export.export(strict" not in message  # they say the same
 
 
 class HoldsArray(torch.nn.Module):

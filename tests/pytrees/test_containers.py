@@ -145,8 +145,28 @@ def test_a_class_that_is_not_understood() -> None:
 
 
 def test_an_output_of_a_class_that_is_not_understood() -> None:
-    with pytest.raises(InvalidOptionError, match=r"^the result\['box'\] of the outputs is"):
+    with pytest.raises(InvalidOptionError, match=r"^the result\['box'\] of forward is"):
         onnx_aot.export(lambda x: {"box": Box(x)}, (X,))
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "fix"),
+    [
+        (lambda x: {x + 1, x * 2}, "the result of forward is a set", "Return a list, a tuple"),
+        (lambda x: [frozenset([x])], "the result[0] of forward is a frozenset", "Return a list"),
+        (lambda x: (x * i for i in (1, 2)), "is a generator", "Return a list of them, list(...)"),
+        (lambda x: map(torch.abs, [x]), "is a map", "list(...)"),
+        (lambda x: {"a": {"b": x}.values()}, "['a'] of forward is a dict_values", "list(...)"),
+    ],
+)
+def test_containers_without_order_or_elements(model: Any, said: str, fix: str) -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        onnx_aot.export(model, (X,))
+    assert said in caught.value.message
+    assert fix in caught.value.message
+    assert "register" not in caught.value.message
+    with pytest.raises(InvalidOptionError, match=r"^x of the example inputs is a set; .* Pass a"):
+        onnx_aot.export(lambda x: x, ({X},))
 
 
 def test_classes_that_are_registered_are_left_alone() -> None:

@@ -110,6 +110,7 @@ def test_it_is_in_the_report() -> None:
     with pytest.warns(OnnxExporterWarning, match="how many elements"):
         program = onnx_aot.export(other, (X,))
     assert any("how many elements" in note for note in program.report.notes)
+    assert "OA107" in program.report.note_codes
 
 
 @pytest.mark.parametrize("model", [largest, mean, single, filled, differences, both, many])

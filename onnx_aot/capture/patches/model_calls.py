@@ -18,6 +18,7 @@ from onnx_aot.capture.io_hooks import Boundary
 from onnx_aot.capture.patches.assigned_buffers import AssignedBuffers
 from onnx_aot.capture.patches.tensor_data import StateData
 from onnx_aot.capture.patches.tensor_subclasses import as_fake_tensors
+from onnx_aot.capture.python_random import SeededDraws
 from onnx_aot.capture.scalar_inputs import with_floats
 from onnx_aot.capture.sizes.declared_relations import with_promised_sizes
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes
@@ -56,6 +57,7 @@ class ModelRows:
         assigned: Buffers that ``forward`` assigns.
         replaced: State whose ``.data`` ``forward`` replaces.
         keeps_state: Whether plain tensor attributes are state of the exported model.
+        seeded: Finds operators that draw after ``forward`` has set the seed.
     """
 
     inputs: Inputs
@@ -66,6 +68,7 @@ class ModelRows:
     assigned: AssignedBuffers = dataclasses.field(default_factory=AssignedBuffers)
     replaced: StateData = dataclasses.field(default_factory=StateData)
     keeps_state: bool = False
+    seeded: SeededDraws = dataclasses.field(default_factory=SeededDraws)
 
 
 def _model_rows(settings: Settings) -> ModelRows:
@@ -147,7 +150,7 @@ def _own_forwards(settings: Settings) -> Iterator[Place]:
 
 
 def _carry_values(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
-    known = _model_rows(settings).known
+    known, seeded = _model_rows(settings).known, _model_rows(settings).seeded
 
     def proxy_call(proxy_mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any) -> Any:
         with (
@@ -155,7 +158,9 @@ def _carry_values(original: Callable[..., Any], settings: Settings) -> Callable[
             recording_slice(func, proxy_mode.tracer),
             _views_made_again(func, args),
         ):
-            return known.call(original, proxy_mode, func, pre_dispatch, args, kwargs)
+            result = known.call(original, proxy_mode, func, pre_dispatch, args, kwargs)
+        seeded.note(func, args, kwargs, result)
+        return result
 
     return proxy_call
 

@@ -335,13 +335,19 @@ def find_equal(
 
 
 def static_dimensions(
-    program: torch.export.ExportedProgram, requested: DynamicShapes
+    program: torch.export.ExportedProgram, requested: DynamicShapes, left_to_model: bool = False
 ) -> list[tuple[RequestedDim, int]]:
-    """Returns the dimensions that were requested as dynamic but are static, with their sizes."""
+    """Returns the dimensions that were requested as dynamic but are static, with their sizes.
+
+    Args:
+        program: The captured program.
+        requested: What the user asked for.
+        left_to_model: Whether to return those that may be static instead, as with ``Dim.AUTO``.
+    """
     return [
         (dim, example_size(size) or 0)
         for dim, size in sizes_of(program, requested)
-        if not dim.may_be_static and not _is_expression(size)
+        if dim.may_be_static == left_to_model and not _is_expression(size)
     ]
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from torch.export import Dim
 
 from onnx_aot.errors import DynamicShapeError
-from onnx_aot.pytrees.paths import mirror_containers
+from onnx_aot.pytrees.paths import leaves_of, mirror_containers
 from onnx_aot.torch_compat import SIZE_TERM
 
 __all__ = [
     "DynamicShapes",
     "RequestedDim",
     "evaluate",
+    "find_static",
     "is_unlimited",
     "plain_names",
     "refuse_contradictions",
@@ -129,6 +130,17 @@ class DynamicShapes:
                 dimensions[dim.leaf] = {**dimensions[dim.leaf], dim.axis: hint}
             requested[requested.index(dim)] = dataclasses.replace(dim, may_be_static=True)
         return dataclasses.replace(self, dimensions=tuple(dimensions), requested=tuple(requested))
+
+
+def find_static(dim: RequestedDim, size: int, requested: DynamicShapes) -> list[str]:
+    """The dimensions of other inputs that have a size and were not requested: ``y, axis 0``."""
+    asked = {(each.leaf, each.axis) for each in requested.requested}
+    return [
+        f"{leaf.path}, axis {axis}"
+        for index, leaf in enumerate(leaves_of(requested.values))
+        for axis, found in enumerate(getattr(leaf.value, "shape", ()))
+        if index != dim.leaf and (index, axis) not in asked and found == size
+    ]
 
 
 def is_unlimited(largest: Any) -> bool:

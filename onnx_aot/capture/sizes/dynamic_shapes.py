@@ -206,9 +206,14 @@ def _by_leaf(
             yield names[name], specification
         else:
             accepted = dict.fromkeys((*bound, *names))
+            several = next((each for each, value in bound.items() if type(value) is tuple), None)
+            wrapped = (
+                f". {several} is a tuple: if the model wraps another one, as torch.compile and "
+                "DataParallel do, export that one, or give the dimensions in order"
+            )
             raise DynamicShapeError(
                 f"dynamic_shapes names {name!r}, which is not an input; the inputs are "
-                f"{', '.join(accepted)}",
+                f"{', '.join(accepted)}{wrapped if several else ''}",
                 code="OA202",
             )
 
@@ -376,6 +381,12 @@ def _by_axes(
     dynamic_axes: Mapping[str, Any], names: Mapping[str, int], output_names: Sequence[str]
 ) -> Iterator[tuple[int, Any]]:
     """Yields the entries of inputs in ``dynamic_axes``; those of outputs are checked later."""
+    if not isinstance(dynamic_axes, Mapping):
+        raise DynamicShapeError(
+            f"dynamic_axes is {dynamic_axes!r}; expected a dict by the names of inputs, such as "
+            f'{{{next(iter(names), "x")!r}: {{0: "batch"}}}}',
+            code="OA202",
+        )
     for name, given in dynamic_axes.items():
         axes = axes_of_dynamic_axes(name, given)
         if name in names:

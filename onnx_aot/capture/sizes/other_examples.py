@@ -17,8 +17,9 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.sizes.captured_dimensions import conditions_by_dimension, find_equal, sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, evaluate
-from onnx_aot.capture.sizes.specialization import Finding, find_named
+from onnx_aot.capture.sizes.specialization import Finding
 from onnx_aot.capture.sizes.stored_bounds import StoredBound
+from onnx_aot.capture.sizes.torch_constraints import find_named
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.dimensions.resize import resize_leaf
 from onnx_aot.torch_compat import (

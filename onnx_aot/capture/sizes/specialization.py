@@ -33,7 +33,12 @@ from onnx_aot.capture.sizes.deciding_lines import (
     lines_on,
     says_the_same,
 )
-from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, is_unlimited
+from onnx_aot.capture.sizes.dimension_requests import (
+    DynamicShapes,
+    RequestedDim,
+    find_static,
+    is_unlimited,
+)
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
 from onnx_aot.capture.sizes.size_branches import ONE_BRANCH, RareBranch, find_rare_branches
 from onnx_aot.capture.sizes.squeezes import describe_squeezed
@@ -42,27 +47,22 @@ from onnx_aot.dimensions.conditions import holds, select_fulfilling
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import (
     SIZE_TERM,
-    constraint_sentences,
     example_size,
-    generated_guard,
-    is_relation,
-    is_without_conditions,
     size_conditions,
-    specialized_size,
-    suggested_fixes,
-    without_infinity,
 )
 
 __all__ = [
+    "NOT_FREE",
     "Finding",
+    "describe_findings",
     "describe_limits",
     "describe_relations",
-    "describe_torch",
-    "find_named",
     "find_undelivered",
-    "is_delivered",
+    "fix_for_line",
+    "holds_in_range",
     "make_refusal",
     "relax_request",
+    "suggest_narrower_dim",
 ]
 
 
@@ -111,7 +111,10 @@ def find_undelivered(
     found = []
     for dim, size in static_dimensions(program, requested):
         lines = lines_fixing(find_symbol(dim, requested, decisions), decisions)
-        found.append(Finding(dim, f"fixed at {size}", lines, _fix_for_line(lines, dim, size)))
+        fix = fix_for_line(lines, dim, size)
+        if fix.startswith(_WHATEVER.format(size=size)):
+            fix += _name_static(dim, size, requested)
+        found.append(Finding(dim, f"fixed at {size}", lines, fix))
     static = {finding.dim for finding in found}
     for binding in find_bindings(program, requested, conditions):
         is_error = _is_error(binding, requested, decisions)
@@ -123,7 +126,7 @@ def find_undelivered(
             if not binding.fixes:
                 sizes = f"right for {binding.smallest} to {binding.largest} only"
             what = f"{sizes}: captured for {shown}"
-            fix = _fix_for_line(lines, binding.dim, None)
+            fix = fix_for_line(lines, binding.dim, None)
             if binding.others:
                 fix = _TOGETHER.format(
                     sizes=" and ".join(sorted(d.size for d in (binding.dim, *binding.others)))
@@ -158,7 +161,7 @@ def _describe_rare(branch: RareBranch) -> Finding:
         others = [str(n) for n in sizes if not branch.takes(n)][:3]
         what = f"cut into {branch.pieces} pieces, as sizes such as {', '.join(others)} are not"
         fix = _PIECES
-    narrower = _suggest_narrower_dim(dim, [condition], branch.example)
+    narrower = suggest_narrower_dim(dim, [condition], branch.example)
     fix = f"{fix}, or {narrower}" if narrower else fix
     return Finding(dim, what, (branch.line,), fix, static=False, takes=branch.takes)
 
@@ -178,7 +181,7 @@ def _find_limited(
         if dim in static or not hasattr(dim.given, "__name__"):
             continue
         entries = [*_ranges(program, requested, size, dim), *found.get(dim, ())]
-        violated = [e for e in entries if not _holds_in_range(e.on_n, dim, requested, decisions)]
+        violated = [e for e in entries if not holds_in_range(e.on_n, dim, requested, decisions)]
         if not violated:
             continue
         lines = lines_on(dim, requested, decisions, violated[-1].shown)
@@ -186,9 +189,7 @@ def _find_limited(
         upper = "on" if largest == math.inf else f"to {largest}"
         shown = textwrap.shorten(violated[-1].shown, 120, placeholder=" ...")
         what = f"limited to {shown}; {dim.given.__name__} is from {smallest} {upper}"
-        fix = _suggest_narrower_dim(
-            dim, [entry.on_n for entry in violated], example_size(size) or 1
-        )
+        fix = suggest_narrower_dim(dim, [entry.on_n for entry in violated], example_size(size) or 1)
         yield Finding(dim, what, lines, fix, static=False)
 
 
@@ -235,7 +236,7 @@ def make_refusal(
 
 def _describe(found: Sequence[Finding]) -> str:
     lines = [f"{NOT_FREE}:"]
-    lines += _describe_findings(found)
+    lines += describe_findings(found)
     places = list(dict.fromkeys(finding.dim.place for finding in found))
     them = "them" if len(places) > 1 else "it"
     lines.append(
@@ -246,7 +247,7 @@ def _describe(found: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _describe_findings(found: Sequence[Finding]) -> list[str]:
+def describe_findings(found: Sequence[Finding]) -> list[str]:
     """Lists the findings; those with the same lines and fix share them."""
     alike: dict[tuple[tuple[Location, ...], str], list[Finding]] = {}
     for finding in found:
@@ -262,89 +263,6 @@ def _describe_findings(found: Sequence[Finding]) -> list[str]:
             sizes = list(dict.fromkeys(finding.dim.size for finding in members))
             lines.append(f"      fix: {fix.replace(SIZES, ' and '.join(sizes))}")
     return lines
-
-
-def find_named(sentence: str, requested: DynamicShapes) -> list[RequestedDim]:
-    """Returns the dimensions that a sentence of torch's names, in its order."""
-    terms = dict.fromkeys(match[0] for match in SIZE_TERM.finditer(sentence))
-    found = [dim for dim in map(requested.at, terms) if dim is not None]
-    if found:
-        return found
-    words = set(re.findall(r"\w+", sentence))  # torch calls a ``Dim`` by its name
-    called = [dim for dim in requested.requested if hasattr(dim.given, "__name__")]
-    return [dim for dim in called if dim.name in words]
-
-
-def describe_torch(
-    error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]
-) -> str:
-    """Torch's message on violated constraints, with the user's names and the known lines."""
-    found, lines = [], []
-    for sentence in constraint_sentences(error):
-        dims = find_named(sentence, requested)
-        size = specialized_size(sentence)
-        if size is not None and dims:
-            for dim in dims:
-                places = lines_fixing(find_symbol(dim, requested, decisions), decisions)
-                fix = _fix_for_line(places, dim, size)
-                found.append(Finding(dim, f"fixed at {size}", places, fix))
-            continue
-        terms = {match[0] for match in SIZE_TERM.finditer(sentence)}
-        shown = without_infinity(sentence)
-        for term in terms:
-            named = requested.at(term)
-            shown = shown.replace(term, term if named is None else named.size)
-        lines.append(f"  {shown}")
-        about = [place for dim in dims for place in lines_on(dim, requested, decisions)]
-        if not about:  # the line asks for another axis of the same name
-            names = {dim.name for dim in dims} - {None}
-            others = [dim for dim in requested.requested if dim.name in names]
-            about = [place for dim in others for place in lines_on(dim, requested, decisions)]
-        for place in list(dict.fromkeys(about))[:3]:
-            lines += with_line(place)
-    if is_without_conditions(error):
-        lines.append(f"  torch cannot solve the conditions of the model: {error}")
-    fixes = suggested_fixes(error)
-    if fixes:
-        lines.append("  fix: give dynamic_shapes what the model needs: " + "; ".join(fixes))
-    lines.append(
-        "Or leave these dimensions out of dynamic_shapes, or write Dim.AUTO, which accepts what "
-        "the model allows."
-    )
-    return "\n".join([f"{NOT_FREE}:", *_describe_findings(found), *lines])
-
-
-def is_delivered(error: Exception, requested: DynamicShapes, decisions: Sequence[Decision]) -> bool:
-    """True if torch complains only about deviations that are as good as the request.
-
-    These are sizes that depend on each other and stay dynamic, with the bounds of the other one,
-    and sizes 0 and 1, which torch's operators treat specially and ONNX's do not. If torch does not
-    say what it complains about, the capture in which it could choose the dimensions tells.
-    """
-    if is_without_conditions(error):
-        return True
-    sentences = [sentence.rstrip(".") for sentence in constraint_sentences(error)]
-    relations = list(filter(is_relation, sentences))
-    return bool(sentences) and all(
-        sentence in relations
-        or _is_harmless(sentence, requested, decisions, bounds=bool(relations))
-        for sentence in sentences
-    )
-
-
-def _is_harmless(
-    sentence: str, requested: DynamicShapes, decisions: Sequence[Decision], bounds: bool
-) -> bool:
-    guard = generated_guard(sentence)
-    terms = {match[0] for match in SIZE_TERM.finditer(guard)} if guard else set()
-    if guard is None or len(terms) != 1:
-        return False
-    (term,) = terms
-    dim = requested.at(term)
-    condition = guard.replace(term, "n")
-    if bounds and re.fullmatch(r"(\d+ <= )?n( and n)?( <= (\d+|math\.inf))?", condition):
-        return True
-    return dim is not None and _holds_in_range(condition, dim, requested, decisions)
 
 
 def relax_request(
@@ -405,7 +323,7 @@ def describe_limits(
             continue
         lines = lines_on(binding.dim, requested, decisions, binding.condition)
         by = "".join(f", by {line.cited}" for line in lines)
-        fix = _fix_for_line(lines, binding.dim, None)
+        fix = fix_for_line(lines, binding.dim, None)
         place = f"{binding.dim.place}: {binding.smallest} to {binding.largest}{by}"
         found.append(f"{place} ({fix})" if fix else place)
     return found
@@ -490,7 +408,8 @@ _TOGETHER = (
 )
 
 
-def _fix_for_line(lines: Sequence[Location], dim: RequestedDim, size: int | None) -> str:
+def fix_for_line(lines: Sequence[Location], dim: RequestedDim, size: int | None) -> str:
+    """The edit of the last line that frees a dimension; an empty string without a line."""
     if not lines:
         return ""
     last = lines[-1]
@@ -501,12 +420,22 @@ def _fix_for_line(lines: Sequence[Location], dim: RequestedDim, size: int | None
                 return fix.format(size=dim.size)
     if size is None:
         return f"use {dim.size} there"
-    return (
-        f"whatever has the size {size} there (a number, a tensor, a table) must follow {dim.size}"
-    )
+    return f"{_WHATEVER.format(size=size)} (a number, a tensor, a table) must follow {dim.size}"
 
 
-def _holds_in_range(
+_WHATEVER = "whatever has the size {size} there"
+
+
+def _name_static(dim: RequestedDim, size: int, requested: DynamicShapes) -> str:
+    """The advice to request a dimension of another input too, if that is what has the size."""
+    others = find_static(dim, size, requested)
+    if not others:
+        return ""
+    named = f"call it {dim.name!r}" if dim.name else "make it dynamic"
+    return f"; if that is {' or '.join(others[:3])}, {named} in dynamic_shapes too"
+
+
+def holds_in_range(
     condition: str, dim: RequestedDim, requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> bool:
     """True if a condition on ``n`` holds in the range of a ``Dim``, as far as samples tell.
@@ -566,7 +495,7 @@ def _find_even_end(sizes: Sequence[int]) -> int:
     return first
 
 
-def _suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
+def suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
     """Suggests the ``Dim`` that the model accepts, or an empty string if there is none."""
     smallest, largest = dim.limits
     far = 4 * example + 256
@@ -579,17 +508,19 @@ def _suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example:
         return ""
     inside = found[first:]  # gaps may be below the example, as at 0, 1 and 4
     step = inside[1] - inside[0]
+    if step > 1 and len(inside) == 2:  # such as 0 and 4
+        return ""
+    rest = inside[0] % step
     name = dim.name or "n"
-    if step > 1:
-        rest = inside[0] % step
-        derived = f"{step}*torch.export.Dim('_{name}')" + (f" + {rest}" if rest else "")
-        return f"write {derived} for it, which is what the model accepts"
     limits = []
-    if inside[0] > 0:
-        limits.append(f"min={inside[0]}")
-    if inside[-1] < min(largest, far):  # otherwise larger sizes were not tested
-        limits.append(f"max={inside[-1]}")
+    if inside[0] > rest:
+        limits.append(f"min={inside[0] // step}")
+    if inside[-1] + step <= min(largest, far):  # otherwise larger sizes were not tested
+        limits.append(f"max={inside[-1] // step}")
     elif largest != math.inf:
-        limits.append(f"max={int(largest)}")
-    given = ", ".join([repr(name), *limits])
-    return f"write torch.export.Dim({given}) for it, which is what the model accepts"
+        limits.append(f"max={int(largest) // step}")
+    given = ", ".join([repr(name if step == 1 else f"_{name}"), *limits])
+    shown = f"torch.export.Dim({given})"
+    if step > 1:
+        shown = f"{step}*{shown}" + (f" + {rest}" if rest else "")
+    return f"write {shown} for it, which is what the model accepts"

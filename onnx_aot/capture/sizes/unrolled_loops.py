@@ -9,7 +9,7 @@ from onnx_aot.capture.error_hints import UnjoinableError, UnrollableError
 from onnx_aot.capture.sizes.guards import Decision, Location, is_question
 from onnx_aot.errors import SourceLocation
 
-__all__ = ["TAKEN_APART", "UNROLLED", "describe_unrollable", "find_unrolled", "is_loop"]
+__all__ = ["TAKEN_APART", "UNROLLED", "describe_unrollable", "find_unrolled", "is_for", "is_loop"]
 
 TAKEN_APART = (
     "the dimension is taken apart for the example's size; compute on the whole dimension with "
@@ -24,9 +24,17 @@ UNROLLED = (
 _LOOP = re.compile(r"\b(range|enumerate|zip|unbind|reversed|split|chunk)\(|\bfor\b.*\bin\b")
 
 
+_FOR = re.compile(r"\brange\(|\bfor\b.*\bin\b")
+
+
 def is_loop(line: str) -> bool:
-    """True if a line of Python has a loop."""
+    """True if a line of Python has a loop, or takes a tensor apart for one."""
     return _LOOP.search(line) is not None
+
+
+def is_for(line: str) -> bool:
+    """True if a line of Python begins a loop."""
+    return _FOR.search(line) is not None
 
 
 def find_unrolled(decisions: Iterable[Decision]) -> frozenset[str]:

@@ -219,11 +219,21 @@ def test_nested_requests_that_do_not_fit(given: Any, message: str) -> None:
         onnx_aot.export(Nested(), (X, {"a": X, "b": (X,)}, [X, X], 2), dynamic_shapes=given)
 
 
+def test_inputs_of_a_model_that_wraps_another_one() -> None:
+    wrapped = torch.nn.DataParallel(Sum())
+    with pytest.raises(DynamicShapeError, match=r"inputs is a tuple: .* export that one, or give"):
+        onnx_aot.export(wrapped, (X, Y), dynamic_shapes={"x": {0: "n"}, "y": {0: "n"}})
+    program = onnx_aot.export(wrapped, (X, Y), dynamic_shapes=({0: "n"}, {0: "n"}))
+    assert [str(value.shape) for value in program.model.graph.inputs] == ["[n,3]", "[n,3]"]
+
+
 def test_dynamic_axes_that_name_nothing() -> None:
     with pytest.raises(DynamicShapeError, match="'z', which is neither an input"):
         onnx_aot.export(Sum(), (X, Y), dynamic_axes={"z": [0]})
     with pytest.raises(DynamicShapeError, match="gives 0 for 'x'"):
         onnx_aot.export(Sum(), (X, Y), dynamic_axes={"x": 0})  # type: ignore[dict-item]
+    with pytest.raises(DynamicShapeError, match=r"expected a dict .* such as {'x': {0: \"batch"):
+        onnx_aot.export(Sum(), (X, Y), dynamic_axes=["x"])  # type: ignore[arg-type]
 
 
 class Specializes(torch.nn.Module):

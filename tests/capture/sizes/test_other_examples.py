@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import onnx_aot
-from onnx_aot.capture.inputs import Inputs, arguments_of_program
+from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.program_inputs import arguments_of_program
 from onnx_aot.capture.sizes.dynamic_shapes import resolve_dynamic_shapes
 from onnx_aot.capture.sizes.other_examples import describe_other_inputs, make_other_inputs
 from onnx_aot.errors import DynamicShapeError

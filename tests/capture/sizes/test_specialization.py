@@ -389,8 +389,8 @@ def test_a_derived_dim_that_the_model_contradicts() -> None:
     n = Dim("n")
     with pytest.raises(DynamicShapeError) as caught:
         onnx_aot.export(shifted, (torch.ones(8, 3), X), dynamic_shapes=({0: 2 * n}, {0: n}))
-    assert "n = y.shape[0] in the specified range" in str(caught.value)
-    assert line_of(shifted, "x[4:]") in str(caught.value)
+    assert "y, axis 0 ('n'): limited to max(0, " in str(caught.value)
+    assert line_of(shifted, "x[4:]") + "      fix: use y.shape[0] there" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -584,3 +584,13 @@ def test_two_sizes_that_the_model_compares_limit_a_dim() -> None:
         onnx_aot.export(
             compare, (torch.randn(2, 6, 3),), dynamic_shapes=({1: Dim("steps", min=1)},)
         )
+
+
+def test_a_static_dimension_of_another_input_is_named() -> None:
+    def add(x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+    with pytest.raises(DynamicShapeError, match=r"if that is y, axis 0, call it 'n' in dynamic_s"):
+        onnx_aot.export(add, (X, X + 1), dynamic_shapes={"x": {0: "n"}})
+    program = onnx_aot.export(add, (X, X + 1), dynamic_shapes={"x": {0: "n"}, "y": {0: "n"}})
+    assert shapes(program) == [["n", 3], ["n", 3]]

@@ -80,6 +80,18 @@ class RequestedDim:
         smallest, largest = limits
         return int(smallest or 0), math.inf if is_unlimited(largest) else int(largest)
 
+    def root_at(self, size: int) -> int | None:
+        """What ``n`` is where the dimension ``2*n`` has a size; None if it never has."""
+        if not self.derived:
+            return size
+        offset = self.given.fn(0)
+        root, rest = divmod(size - offset, self.given.fn(1) - offset)
+        return root if rest == 0 and self.given.root.min <= root <= self.given.root.max else None
+
+    def size_at(self, root: int) -> int:
+        """The size of the dimension ``2*n`` for a number ``n``."""
+        return int(self.given.fn(root)) if self.derived else root
+
 
 @dataclasses.dataclass(frozen=True)
 class DynamicShapes:

@@ -71,11 +71,18 @@ def describe_branches(
     ranges = program.range_constraints.items()
     free = {str(symbol) for symbol, interval in ranges if interval.lower != interval.upper}
     for decision, place in (*find_choices(decisions), *_find_numbers(decisions)):
-        if any(
-            _decides_otherwise(decision, s, requested, said) for s in free & decision.symbols.keys()
-        ):
+        asked = free & decision.symbols.keys() | set(_find_derived(decision, requested))
+        if any(_decides_otherwise(decision, symbol, requested, said) for symbol in asked):
             found[_describe(decision, place)] = None
     return list(found)
+
+
+def _find_derived(decision: Decision, requested: DynamicShapes) -> Iterator[str]:
+    """Yields the symbols of derived dimensions, which a program replaces by those of the roots."""
+    for symbol, (sources, _) in decision.symbols.items():
+        dims = map(requested.at, sources)
+        if any(dim is not None and dim.derived and not dim.may_be_static for dim in dims):
+            yield symbol
 
 
 def _describe(decision: Decision, place: Location) -> str:
@@ -279,12 +286,18 @@ def _decides_otherwise(
         return False
     smallest = max(dim.limits[0] for dim in dims)
     largest = min(dim.limits[1] for dim in dims)
-    alike = {symbol, *_of_one_name(decision, requested, {dim.name for dim in dims})}
+    alike = dict(_of_one_name(decision, requested, {dim.name for dim in dims}))
     samples = _select_samples(smallest, largest)
     least = max(smallest, SAMPLES[0])
     rounded = (n for n in _find_rounded(decision, symbol) if least <= n <= largest)
-    sizes = itertools.chain(samples, rounded)
-    return any(decision.holds(dict.fromkeys(alike, n)) is False for n in sizes)
+    for size in itertools.chain(samples, rounded):
+        root = dims[0].root_at(size)
+        if root is None:
+            continue
+        sizes = {other: dim.size_at(root) for other, dim in alike.items()}
+        if decision.holds({**sizes, symbol: size}) is False:
+            return True
+    return False
 
 
 def _find_rounded(decision: Decision, symbol: str) -> Iterator[int]:
@@ -308,9 +321,9 @@ def _find_rounded(decision: Decision, symbol: str) -> Iterator[int]:
 
 def _of_one_name(
     decision: Decision, requested: DynamicShapes, names: Collection[str | None]
-) -> Iterator[str]:
-    """Yields the symbols of dimensions that have one of the names and so are the same size."""
+) -> Iterator[tuple[str, RequestedDim]]:
+    """Yields the symbols of dimensions that have one of the names and so vary together."""
     for symbol, (sources, _) in decision.symbols.items():
-        dims = (dim for dim in map(requested.at, sources) if dim is not None and not dim.derived)
-        if any(dim.name is not None and dim.name in names for dim in dims):
-            yield symbol
+        for dim in map(requested.at, sources):
+            if dim is not None and dim.name is not None and dim.name in names:
+                yield symbol, dim

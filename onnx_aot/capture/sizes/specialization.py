@@ -105,7 +105,8 @@ def find_undelivered(
         program: The capture; if torch refused the request, the one with ``Dim.AUTO``.
         requested: The request.
         decisions: The decisions of the capture.
-        refused: Whether torch refused the request. If not, every ``Dim`` has its range.
+        refused: Whether torch refused the request. If not, every ``Dim`` has its range; torch does
+            not ask whether a derived one has.
     """
     conditions = size_conditions(program)
     found = []
@@ -144,8 +145,8 @@ def find_undelivered(
         if dim not in static:
             static.add(dim)
             found.append(Finding(dim, what, lines, fix))
-    if refused:
-        found += _find_limited(program, requested, decisions, static)
+    limited = _find_limited(program, requested, decisions, static)
+    found += [finding for finding in limited if refused or finding.dim.derived]
     return found
 
 
@@ -189,7 +190,11 @@ def _find_limited(
         upper = "on" if largest == math.inf else f"to {largest}"
         shown = textwrap.shorten(violated[-1].shown, 120, placeholder=" ...")
         what = f"limited to {shown}; {dim.given.__name__} is from {smallest} {upper}"
-        fix = suggest_narrower_dim(dim, [entry.on_n for entry in violated], example_size(size) or 1)
+        alone = all(other.name != dim.name for other in requested.requested if other is not dim)
+        fix = ""
+        if alone or not dim.derived:
+            on_n = [entry.on_n for entry in violated]
+            fix = suggest_narrower_dim(dim, on_n, example_size(size) or 1)
         yield Finding(dim, what, lines, fix, static=False)
 
 
@@ -457,7 +462,8 @@ def holds_in_range(
     first = smallest if asked else max(smallest, 2)
     last = 65537 if largest == math.inf else int(largest)
     samples = itertools.chain(range(first, first + 256), (1023, 4096, last))
-    return all(holds(condition, {"n": n}) is not False for n in samples if first <= n <= last)
+    sizes = (n for n in samples if first <= n <= last and dim.root_at(n) is not None)
+    return all(holds(condition, {"n": n}) is not False for n in sizes)
 
 
 def _excludes_small_size(condition: str) -> bool:
@@ -499,12 +505,13 @@ def suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example: 
     """Suggests the ``Dim`` that the model accepts, or an empty string if there is none."""
     smallest, largest = dim.limits
     far = 4 * example + 256
-    fulfilling: Iterable[int] = range(smallest, int(min(largest, far)) + 1)
+    sizes = range(smallest, int(min(largest, far)) + 1)
+    fulfilling: Iterable[int] = [n for n in sizes if dim.root_at(n) is not None]
     for condition in conditions:
         fulfilling = select_fulfilling(condition, "n", fulfilling)
     found = list(fulfilling)
     first = _find_even_end(found)
-    if len(found) < 2 or (first and found[first - 1] >= example) or dim.derived:
+    if len(found) < 2 or (first and found[first - 1] >= example):
         return ""
     inside = found[first:]  # gaps may be below the example, as at 0, 1 and 4
     step = inside[1] - inside[0]

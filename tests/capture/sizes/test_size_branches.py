@@ -420,3 +420,71 @@ def test_a_number_is_warned_of_beside_another_warning() -> None:
     with pytest.warns(OnnxExporterWarning) as caught:
         onnx_aot.export(scaled, (torch.rand(8, 3), 7), dynamic_shapes=({0: "rows"}, "n"))
     assert any("if n > 4" in str(warning.message) for warning in caught)
+
+
+def halves(x: Tensor) -> Tensor:
+    half = x.shape[0] // 2
+    x = x.reshape(half, 2, *x.shape[1:]).sum(1)
+    return x if half % 2 == 0 else x * 3
+
+
+def smaller_half(x: Tensor) -> Tensor:
+    return x if min(x.shape[0] // 2, x.shape[1] // 2) > 4 else x * 3
+
+
+@pytest.mark.parametrize(
+    ("model", "what", "fix"),
+    [
+        (halves, "x.shape[0] // 2) % 2", "4*torch.export.Dim('_n')"),
+        (larger, "x.shape[0] > 4", "2*torch.export.Dim('_n', min=3)"),
+    ],
+)
+def test_a_derived_dim_promises_all_its_sizes(
+    model: Callable[..., Any], what: str, fix: str
+) -> None:
+    """Torch asks whether a ``Dim`` has the sizes that a branch needs, not whether ``2*n`` has."""
+    args = (torch.randn(8, 3),)
+    with pytest.raises(DynamicShapeError) as caught:
+        onnx_aot.export(model, args, dynamic_shapes=({0: 2 * Dim("n")},))
+    assert what in str(caught.value)
+    assert f"write {fix}" in str(caught.value)
+    assert "test_size_branches.py" in str(caught.value)
+    narrower = eval(fix, {"torch": torch})
+    program = onnx_aot.export(model, args, dynamic_shapes=({0: narrower},))
+    for size in (8, 12, 20):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(program(x)[0], model(x))
+
+
+def test_a_derived_dim_without_a_branch_is_right_at_all_its_sizes() -> None:
+    def pairs(x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0] // 2, 2, x.shape[1]).sum(1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OnnxExporterWarning)
+        program = onnx_aot.export(
+            pairs, (torch.randn(8, 3),), dynamic_shapes=({0: 2 * Dim("n"), 1: "m"},)
+        )
+    for size in (0, 2, 6):
+        x = torch.randn(size, 5)
+        torch.testing.assert_close(program(x)[0], pairs(x))
+
+
+def test_a_branch_on_two_derived_dims_is_warned_of() -> None:
+    shape = {0: 2 * Dim("n"), 1: 2 * Dim("m")}
+    with pytest.warns(OnnxExporterWarning, match=r"`return x if min\(x\.shape"):
+        onnx_aot.export(smaller_half, (torch.randn(16, 24),), dynamic_shapes=(shape,))
+
+
+def test_derived_dims_of_one_root_vary_together() -> None:
+    def longer(x: Tensor, y: Tensor) -> Tensor:
+        return x.sum() + y.sum() if x.shape[0] * 2 == y.shape[0] else x.sum() - y.sum()
+
+    n = Dim("n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OnnxExporterWarning)
+        onnx_aot.export(
+            longer,
+            (torch.randn(8), torch.randn(16)),
+            dynamic_shapes=({0: 2 * n}, {0: 4 * n}),
+        )

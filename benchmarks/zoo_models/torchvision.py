@@ -157,7 +157,7 @@ CASES = (
             "wide_resnet50_2",
         ),
     ),
-    # These pad to windows, and an export keeps the example's choice, which suits both sizes.
+    # These pad to windows; an export keeps the example's choice, and warns of it.
     *(
         image_case("torchvision", n, _build(n), (64, 96), (56, 128))
         for n in ("swin_t", "swin_v2_t")

@@ -117,7 +117,6 @@ class Captured:
         above_zero: Whether it may be wrong for empty tensors.
         off: Sentences about what this package could not change in torch.
         small_branches: Lines that branch for sizes 0 and 1, which the program is wrong for.
-        same_branches: Lines that branch for single sizes, for which the program is right too.
         resized: Dimensions that had another size than in the example, with both sizes.
         joined: Lines that branch on sizes, if captures for different sizes were joined.
         reused: What became of the calls of layers that repeat.
@@ -139,7 +138,6 @@ class Captured:
     above_zero: bool = False
     off: tuple[str, ...] = ()
     small_branches: tuple[str, ...] = ()
-    same_branches: tuple[str, ...] = ()
     resized: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     retried: str | None = None

@@ -24,7 +24,6 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDi
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import (
     describe_wrong_sizes,
-    find_equal_choices,
     keep_decisions,
     size_in_example,
 )
@@ -528,14 +527,6 @@ def capture(
             decisions=keep_decisions(captured.decisions, requested),
             resized=() if captured.joined else describe_other_inputs(inputs, others, requested),
         )
-    same = find_equal_choices(
-        captured.program, module, inputs, captured.requested, captured.decisions
-    )
-    captured = dataclasses.replace(
-        captured,
-        decisions=tuple(each for each in captured.decisions if each not in same),
-        same_branches=tuple(dict.fromkeys(d.location.cited for d in same if d.location)),
-    )
     said = "; ".join(captured.given_up)
     small = describe_wrong_sizes(
         captured.program, module, inputs, captured.requested, captured.decisions, said

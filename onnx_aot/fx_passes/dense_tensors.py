@@ -102,6 +102,15 @@ def _use_operand(node: torch.fx.Node) -> None:
     node.graph.erase_node(node)
 
 
+def _copy_operand(node: torch.fx.Node) -> None:
+    """Keeps the copy that a change of the layout makes, which may be written to."""
+    node.target, node.args, node.kwargs = aten.clone.default, node.args[:1], {}
+
+
+def _erase(node: torch.fx.Node) -> None:
+    node.graph.erase_node(node)
+
+
 def _put_values(node: torch.fx.Node) -> None:
     """Writes ``sparse_coo_tensor(indices, values, size)`` as additions to a tensor of zeros."""
     indices, values, size = node.args[:3]
@@ -130,18 +139,19 @@ _SAME = (
     *(aten.t.default, aten.transpose.int, aten.numpy_T.default, aten.neg.default),
     *(aten.mul.Tensor, aten.mul.Scalar, aten.add.Tensor, aten.sub.Tensor),
     *(aten.detach.default, aten.clone.default, aten.alias.default),
-    *(aten.to.dtype, aten._to_copy.default),
+    *(aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other, aten._to_copy.default),
 )
 
 _TWINS: dict[Any, Twin] = {
     **{target: _call(target) for target in _SAME},
     aten._sparse_mm.default: _call(aten.mm.default),
     aten._sparse_addmm.default: _call(aten.addmm.default),
-    aten.to_sparse.default: _use_operand,
-    aten.to_sparse_csr.default: _use_operand,
-    aten.to_sparse_csc.default: _use_operand,
+    aten._assert_tensor_metadata.default: _erase,  # of a conversion such as float()
+    aten.to_sparse.default: _copy_operand,
+    aten.to_sparse_csr.default: _copy_operand,
+    aten.to_sparse_csc.default: _copy_operand,
+    aten.to_dense.default: _copy_operand,
     aten.coalesce.default: _use_operand,
-    aten.to_dense.default: _use_operand,
     aten.sparse_coo_tensor.indices_size: _put_values,
 }
 """What to do with operators on sparse tensors for the same result as a dense tensor."""

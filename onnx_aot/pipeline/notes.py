@@ -69,16 +69,6 @@ def describe_capture(captured: Captured, options: Options) -> list[Note]:
                 quiet=True,
             )
         )
-    if captured.same_branches:
-        notes.append(
-            Note(
-                "the model branches on sizes, and the export has the branch of the example. It was "
-                "compared with the model at two sizes of the other branch, and is equal: "
-                f"{'; '.join(captured.same_branches)}",
-                "OA205",
-                quiet=True,
-            )
-        )
     if captured.joined:
         notes.append(
             Note(

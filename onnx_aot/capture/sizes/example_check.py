@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -23,11 +23,7 @@ from onnx_aot.capture.sizes.captured_dimensions import sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.guards import Decision
 from onnx_aot.capture.sizes.other_examples import Root, find_root, resize_inputs
-from onnx_aot.capture.sizes.size_branches import (
-    find_single_sizes,
-    find_small_branches,
-    is_rare,
-)
+from onnx_aot.capture.sizes.size_branches import find_small_branches, is_rare
 from onnx_aot.capture.tracing_state import running_as_in_export
 from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
@@ -48,7 +44,6 @@ from onnx_aot.torch_compat import (
 __all__ = [
     "accepts",
     "describe_wrong_sizes",
-    "find_equal_choices",
     "find_smallest",
     "has_equal_results",
     "is_right_for_example",
@@ -161,44 +156,6 @@ def describe_wrong_sizes(
             if equal[dim, size] is False or (pieces and accepts(module, sample)):
                 found[f"{line}, for size {size}"] = None
     return tuple(found)
-
-
-def find_equal_choices(
-    program: torch.export.ExportedProgram,
-    module: torch.nn.Module,
-    inputs: Inputs,
-    requested: DynamicShapes,
-    decisions: Sequence[Decision],
-) -> list[Decision]:
-    """Finds choices of the user's code that single sizes make otherwise, with equal results.
-
-    ``if -n % 8 > 0:`` pads, and padding by nothing gives the same. The program is compared with the
-    model at two of these sizes.
-
-    Args:
-        program: The capture.
-        module: The model.
-        inputs: The user's example inputs.
-        requested: The user's request.
-        decisions: The decisions of the capture.
-    """
-    leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
-    if not all(has_elements(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)):
-        return []
-    equal: dict[tuple[RequestedDim, int], bool] = {}
-    found = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
-        for decision, dim, sizes in find_single_sizes(requested, decisions):
-            for size in sizes:
-                if (dim, size) not in equal:
-                    together = _sizes_together(program, requested, dim, size)
-                    possible = all(other >= 0 for other in together.values())
-                    sample = resize_inputs(inputs, requested, together) if possible else inputs
-                    equal[dim, size] = possible and bool(has_equal_results(program, module, sample))
-            if all(equal[dim, size] for size in sizes):
-                found.append(decision)
-    return found
 
 
 def _sizes_together(

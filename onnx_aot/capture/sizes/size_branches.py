@@ -28,7 +28,6 @@ __all__ = [
     "describe_branches",
     "find_choices",
     "find_rare_branches",
-    "find_single_sizes",
     "find_small_branches",
     "is_rare",
     "raises_error",
@@ -125,26 +124,6 @@ def find_small_branches(
                 if dim.limits[0] <= size <= dim.limits[1] and not takes(size):
                     line = _describe(decision, place)
                     yield SmallBranch(dim, size, line, decision.kind == "pieces")
-
-
-def find_single_sizes(
-    requested: DynamicShapes, decisions: Sequence[Decision]
-) -> Iterator[tuple[Decision, RequestedDim, list[int]]]:
-    """Yields the choices that the example makes, and single sizes do not, such as multiples of 8.
-
-    Code that pads to a multiple has such a branch. With each come the two of these sizes that are
-    nearest to the example's.
-    """
-    for decision, _ in find_choices(decisions):
-        for dim, example, takes in _find_dimensions(decision, requested):
-            if decision.kind == "pieces" or example is None:
-                continue
-            smallest, largest = dim.limits
-            tried = range(max(smallest, 2), int(min(largest, 2 * example + 64)) + 1)
-            others = [n for n in tried if not takes(n)]
-            is_single = all(takes(n - 1) and takes(n + 1) for n in others)
-            if len(others) > 1 and is_single and takes(example):
-                yield decision, dim, sorted(others, key=lambda n: abs(n - example))[:2]
 
 
 class RareBranch(NamedTuple):

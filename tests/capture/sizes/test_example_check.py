@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -85,41 +83,3 @@ def test_a_branch_without_which_the_capture_fails_is_warned_of() -> None:
     given = torch.arange(4), torch.ones(5, dtype=torch.int64)
     with pytest.warns(OnnxExporterWarning, match=r"if ids.numel\(\) > 0 .*, for size 0"):
         onnx_aot.export(continue_numbers, given, dynamic_shapes=({0: "t"}, {0: "d"}))
-
-
-def padded(x: Tensor) -> Tensor:
-    rest = -x.shape[1] % 8
-    if rest > 0:  # pads
-        x = nn.functional.pad(x, (0, rest))
-    return x.view(x.shape[0], -1, 8)
-
-
-def padded_by_remainder(x: Tensor) -> Tensor:
-    if x.shape[1] % 8 != 0:  # pads
-        x = nn.functional.pad(x, (0, 8 - x.shape[1] % 8))
-    return x.view(x.shape[0], -1, 8)
-
-
-def differs(x: Tensor) -> Tensor:
-    if x.shape[1] % 8:  # another factor
-        return x * 2
-    return x * 3
-
-
-def differs_below(x: Tensor) -> Tensor:
-    return x.softmax(1) if x.shape[1] > 4 else x
-
-
-@pytest.mark.parametrize("model", [padded, padded_by_remainder])
-def test_a_branch_by_which_nothing_is_padded_needs_no_warning(model: Any) -> None:
-    program = onnx_aot.export(model, (torch.randn(2, 13),), dynamic_shapes=({1: "n"},))
-    assert any("# pads` at" in note and "is equal" in note for note in program.report.notes)
-    for n in (3, 8, 13, 24):
-        x = torch.randn(2, n)
-        torch.testing.assert_close(program(x)[0], model(x))
-
-
-@pytest.mark.parametrize("model", [differs, differs_below])
-def test_branches_that_differ_are_warned_of(model: Any) -> None:
-    with pytest.warns(OnnxExporterWarning, match="branches on sizes"):
-        onnx_aot.export(model, (torch.randn(2, 13),), dynamic_shapes=({1: "n"},))

@@ -307,7 +307,10 @@ def _build(
     try:
         program = _to_onnx(rewritten, requested, forward, options, record, captured.readings)
     except TranslationError as error:
-        raise stages.explain_untranslated(captured.reference, error) from error
+        explained = stages.explain_untranslated(captured.reference)
+        if explained is None:
+            raise
+        raise explained from error
     with stage(record, "check"):
         decided = captured.decisions
         publish(record, check_delivered(program, requested, options, record.custom, decided))

@@ -77,12 +77,14 @@ def explain_types(
     error = error or error_of_model(module, inputs)
     if error is None or not is_about_types(error):
         return None
+    location = location_of_error(error)
+    if location is not None and "raise " in location.text:
+        return None  # it is the model's own error
     given = dict(_find_tensors(module, inputs))
     weights: dict[torch.dtype, list[str]] = {}
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.is_floating_point():
             weights.setdefault(tensor.dtype, []).append(name)
-    location = location_of_error(error)
     cause = "the model fails by itself, since types of its tensors do not fit each other"
     said = str(error).strip().partition("\n")[0]
     shown = [f"{path}: {_name(tensor.dtype)}" for path, tensor in given.items()]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.errors import FunctionalizationError, OnnxExporterError, TranslationError
+from onnx_aot.errors import FunctionalizationError, OnnxExporterError
 from onnx_aot.options import Options
 from onnx_aot.pipeline import notes as describe
 from onnx_aot.pipeline import operator_notes
@@ -277,17 +277,17 @@ def translate_graph(
     return translated, notes + operator_notes.describe_limits(program)
 
 
-def explain_untranslated(reference: Reference, error: TranslationError) -> OnnxExporterError:
-    """The error to raise about a node that could not be translated.
+def explain_untranslated(reference: Reference) -> OnnxExporterError | None:
+    """The error to raise if a node could not be translated because the model fails by itself.
 
-    If the model fails by itself, since types of its tensors do not fit, the error says so.
+    None if types of its tensors that do not fit are not the reason.
     """
     from onnx_aot.capture.failing_models import explain_types
     from onnx_aot.capture.inputs import Inputs
 
     if isinstance(reference.model, torch.export.ExportedProgram):
-        return error
-    return explain_types(reference.model, Inputs(reference.args, reference.kwargs)) or error
+        return None
+    return explain_types(reference.model, Inputs(reference.args, reference.kwargs))
 
 
 def _collect_translations(

@@ -19,7 +19,8 @@ __all__ = ["refuse_crashes", "refuse_other_sizes"]
 # when they run, so a minimum of 2 is not enforced here; runtime_checks=True enforces it.
 HARMLESS_MINIMUM = 2
 
-_CRASHING = ("LSTM", "GRU")
+_CRASHING = {"LSTM": {1: "batch"}, "GRU": {0: "sequence", 1: "batch"}}
+"""Axes of the first input that must not be empty, by operator."""
 
 
 def refuse_other_sizes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> None:
@@ -57,14 +58,16 @@ def refuse_other_sizes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> N
 
 
 def refuse_crashes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> None:
-    """Refuses empty batches of layers for which ONNX Runtime would end the process.
+    """Refuses empty inputs of layers for which ONNX Runtime would end the process.
+
+    Inputs whose sizes are those of the model's inputs are found, computed ones are not.
 
     Args:
         graph: The main graph.
         inputs: A tensor for each of its inputs, by name.
 
     Raises:
-        InferenceError: A batch of an LSTM or a GRU is empty.
+        InferenceError: A batch of an LSTM or a GRU, or a sequence of a GRU, is empty.
     """
     if all(tensor.numel() for tensor in inputs.values()):
         return
@@ -75,15 +78,19 @@ def refuse_crashes(graph: ir.Graph, inputs: Mapping[str, torch.Tensor]) -> None:
         if inputs[str(value.name)].shape[axis] == 0
     }
     for node in graph.all_nodes():
-        sequence = node.inputs[0] if node.op_type in _CRASHING else None
-        batch = None if sequence is None or sequence.shape is None else str(sequence.shape[1])
-        if batch in empty:
-            raise InferenceError(
-                f"dimension {batch} ({empty[batch]}) is 0; ONNX Runtime's kernel of "
-                f"{node.op_type}, node {node.name}, ends the process if the batch is empty. Leave "
-                "out the call for an empty batch",
-                code="OA603",
-            )
+        axes = _CRASHING.get(node.op_type)
+        sequence = node.inputs[0] if axes else None
+        if axes is None or sequence is None or sequence.shape is None:
+            continue
+        for axis, what in axes.items():
+            size = str(sequence.shape[axis])
+            if size in empty:
+                raise InferenceError(
+                    f"dimension {size} ({empty[size]}) is 0; ONNX Runtime's kernel of "
+                    f"{node.op_type}, node {node.name}, ends the process if the {what} is empty. "
+                    f"Leave out the call for an empty {what}",
+                    code="OA603",
+                )
 
 
 def _is_in(term: str, relation: str) -> bool:

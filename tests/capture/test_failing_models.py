@@ -124,3 +124,13 @@ def test_inputs_on_another_device_than_the_weights() -> None:
         onnx_aot.export(nn.Linear(8, 2), (X.to("meta"),))
     assert raised.value.fix.startswith("move the model and the example inputs to one device")
     assert raised.value.code == "OA116"
+
+
+def test_an_error_that_the_model_raises_itself_is_not_about_types() -> None:
+    def model(x: Tensor) -> Tensor:
+        raise RuntimeError("the kernel must have the same dtype as the stride")
+
+    with pytest.raises(CaptureError) as caught:
+        onnx_aot.export(model, (X,))
+    assert "the kernel must have the same dtype as the stride" in str(caught.value)
+    assert "OA128" not in str(caught.value)

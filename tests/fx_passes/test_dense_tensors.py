@@ -121,3 +121,28 @@ def test_a_weight_that_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(dense_tensors, "_LARGEST", 60)
     with pytest.raises(ConversionError, match="weight adjacency is sparse, and ONNX has dense"):
         onnx_aot.export(Held(MATRIX.to_sparse(), torch.sparse.mm), (X,))
+
+
+def without_loops(adjacency: Tensor, x: Tensor) -> Tensor:
+    dense = adjacency.to_dense()
+    dense.fill_diagonal_(0)
+    return dense @ x + adjacency.to_dense() @ x
+
+
+def written_afterwards(adjacency: Tensor, x: Tensor) -> Tensor:
+    y = x.clone()
+    sparse = y.to_sparse()
+    y.mul_(0)
+    return sparse.to_dense() + y + adjacency.float() @ x
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize(
+    "compute", [without_loops, written_afterwards, lambda a, x: x.to_sparse().to_dense().relu_()]
+)
+def test_changes_of_the_layout_copy(compute: Callable[..., Tensor]) -> None:
+    module = Held(torch.eye(4).to_sparse(), compute)
+    program = onnx_aot.export(module, (X.clone(),))
+    assert len(program.model.graph.outputs) == 1
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(program(x.clone())[0], module(x.clone()))

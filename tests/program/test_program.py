@@ -334,3 +334,13 @@ def test_an_empty_batch_that_ends_the_process_is_refused(kind: type[torch.nn.RNN
     message = rf"dimension batch \(input x, axis 0\) is 0; .* kernel of {kind.__name__}"
     with pytest.raises(InferenceError, match=message):
         program(torch.randn(0, 5, 4), inputs[1])
+
+
+def test_an_empty_sequence_that_ends_the_process_is_refused() -> None:
+    model = torch.nn.GRU(4, 3, batch_first=True).eval()
+    program = onnx_aot.export(
+        model, (torch.randn(2, 5, 4),), dynamic_shapes=({0: "batch", 1: "steps"},)
+    )
+    message = r"dimension steps \(input input, axis 1\) is 0; .* ends the process if the sequence"
+    with pytest.raises(InferenceError, match=message):
+        program(torch.randn(2, 0, 4))

@@ -49,6 +49,7 @@ def describe_fixed(
     by_others: list[str] = []
     for dim, size, lines in _find_fixed(program, requested, decisions):
         sentence = f"{dim} at {size}" + "".join(f", by {line.cited}" for line in lines)
-        is_unrolled = any(is_for(line.text) for line in lines)
+        counted = {d.location for d in decisions if d.is_number or d.kind == "pieces"}
+        is_unrolled = any(is_for(line.text) and line in counted for line in lines)
         (by_loops if is_unrolled else by_others).append(sentence)
     return by_loops, by_others

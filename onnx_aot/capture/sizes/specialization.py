@@ -525,7 +525,7 @@ def suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example: 
     if inside[-1] + step <= min(largest, far):  # otherwise larger sizes were not tested
         limits.append(f"max={inside[-1] // step}")
     elif largest != math.inf:
-        limits.append(f"max={int(largest) // step}")
+        limits.append(f"max={(int(largest) - rest) // step}")
     given = ", ".join([repr(name if step == 1 else f"_{name}"), *limits])
     shown = f"torch.export.Dim({given})"
     if step > 1:

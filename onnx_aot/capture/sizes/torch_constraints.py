@@ -96,7 +96,7 @@ def _describe_limits(
     shown = _N.sub(dim.size, shortest).replace(" and math.inf", "")
     lines = lines_on(dim, requested, decisions, _N.sub(dim.size, shortest))
     symbol = find_symbol(dim, requested, decisions)
-    examples = (d.symbols[symbol][1] for d in decisions if symbol in d.symbols)
+    examples = [d.symbols[symbol][1] for d in decisions if symbol and symbol in d.symbols]
     fix = suggest_narrower_dim(dim, found, next(filter(None, examples), 1))
     fix = fix or fix_for_line(lines, dim, None)
     smallest, largest = dim.limits

@@ -52,3 +52,24 @@ def test_other_lines_are_in_the_report_only() -> None:
 def test_dimensions_that_vary_need_no_word() -> None:
     program = onnx_aot.export(torch.relu, (X,), dynamic_shapes=({0: Dim.AUTO, 2: "n"},))
     assert program.report.notes == ()
+
+
+@pytest.mark.parametrize("stacked", [True, False])
+def test_a_loop_over_layers_is_no_loop_over_a_dimension(stacked: bool) -> None:
+    class Layers(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(3, 3) for _ in range(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if stacked:
+                return torch.stack([layer(x) for layer in self.layers])
+            for layer in self.layers: x = layer(x)  # noqa: E701  # fmt: skip
+            return x
+
+    shapes = ({0: Dim.AUTO, 1: Dim.AUTO, 2: Dim.AUTO},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OnnxExporterWarning)
+        program = onnx_aot.export(Layers(), (X,), dynamic_shapes=shapes)
+    (note,) = program.report.notes
+    assert "fixes x, axis 2 at 3" in note

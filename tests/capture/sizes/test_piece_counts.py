@@ -109,13 +109,23 @@ def test_right_wherever_pytorch_is(function: Callable[..., Any], rows: int) -> N
     assert _compare(program, function, range(1, 20)) >= 9
 
 
+EVEN = "2*torch.export.Dim('_n', min=1)"
+
+
 @pytest.mark.parametrize(
     ("function", "count", "sizes", "shown", "narrower", "limit"),
     [
         (last, 3, "1, 2, 4", "torch.export.Dim('n', min=5)", Dim("n", min=5), 20),
         (starred, 3, "1, 2, 4", "torch.export.Dim('n', min=5)", Dim("n", min=5), 20),
-        (second_half, 2, "3, 5, 7", "2*torch.export.Dim('_n')", 2 * Dim("_n"), 20),
-        (halves_by_function, 2, "3, 5, 7", "2*torch.export.Dim('_n')", 2 * Dim("_n"), 20),
+        (second_half, 2, "3, 5, 7", EVEN, 2 * Dim("_n", min=1), 20),
+        (
+            halves_by_function,
+            2,
+            "3, 5, 7",
+            "2*torch.export.Dim('_n', min=1)",
+            2 * Dim("_n", min=1),
+            20,
+        ),
         (pairs, 3, "1, 2, 3", "torch.export.Dim('n', min=5, max=6)", Dim("n", min=5, max=6), 8),
     ],
 )

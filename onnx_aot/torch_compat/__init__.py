@@ -205,6 +205,7 @@ from onnx_aot.torch_compat.texts import (
     suggested_fixes,
     violates_constraints,
     wants_integers,
+    with_builtins,
     without_infinity,
     without_locals,
 )
@@ -474,6 +475,7 @@ __all__ = [
     "users_lines",
     "violates_constraints",
     "wants_integers",
+    "with_builtins",
     "with_real_tensors",
     "without_function_modes",
     "without_gradients",

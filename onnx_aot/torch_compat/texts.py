@@ -43,6 +43,7 @@ __all__ = [
     "suggested_fixes",
     "violates_constraints",
     "wants_integers",
+    "with_builtins",
     "without_infinity",
     "without_locals",
 ]
@@ -180,6 +181,11 @@ def is_relation(sentence: str) -> bool:
 def without_infinity(sentence: str) -> str:
     """Removes ``n <= IntInfinity()`` from a sentence."""
     return re.sub(r" and [^ ]+ <= " + re.escape(_INFINITY), "", sentence)
+
+
+def with_builtins(condition: str) -> str:
+    """Writes ``max`` and ``min`` for the functions of sizes that newer releases name."""
+    return re.sub(r"\btorch\.sym_(max|min)\b", r"\1", condition)
 
 
 # --- other failures ------------------------------------------------------------------------------

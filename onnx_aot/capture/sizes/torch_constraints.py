@@ -26,6 +26,7 @@ from onnx_aot.torch_compat import (
     is_without_conditions,
     specialized_size,
     suggested_fixes,
+    with_builtins,
     without_infinity,
 )
 
@@ -93,7 +94,7 @@ def _describe_limits(
     """The conditions on one dimension for which torch refuses it, as one finding."""
     violated = [on_n for on_n in found if not holds_in_range(on_n, dim, requested, decisions)]
     shortest = min(violated or found, key=len)
-    shown = _N.sub(dim.size, shortest).replace(" and math.inf", "")
+    shown = with_builtins(_N.sub(dim.size, shortest)).replace(" and math.inf", "")
     lines = lines_on(dim, requested, decisions, _N.sub(dim.size, shortest))
     symbol = find_symbol(dim, requested, decisions)
     examples = [d.symbols[symbol][1] for d in decisions if symbol and symbol in d.symbols]
@@ -118,7 +119,7 @@ def _with_users_names(
     decisions: Sequence[Decision],
 ) -> list[str]:
     """Another sentence of torch's, with the user's names for sizes, and the lines."""
-    shown = without_infinity(sentence)
+    shown = with_builtins(without_infinity(sentence))
     for term in {match[0] for match in SIZE_TERM.finditer(sentence)}:
         named = requested.at(term)
         shown = shown.replace(term, term if named is None else named.size)

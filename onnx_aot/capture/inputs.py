@@ -89,7 +89,7 @@ _GIVE_INPUTS = 'Give them as export(model, (x, y), kwargs={"mask": mask})'
 def _describe_misfit(
     signature: inspect.Signature, positional: tuple[Any, ...], named: Mapping[str, Any]
 ) -> str | None:
-    """What is wrong with the inputs, where Python does not say the cause."""
+    """Describes what is wrong with the inputs, where Python does not say the cause."""
     parameters = signature.parameters.values()
     unknown = next((name for name in named if name not in signature.parameters), None)
     collects = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
@@ -243,7 +243,7 @@ def as_module(model: Any) -> torch.nn.Module:
 
 
 def _advise(model: Any) -> str:
-    """What to do with an object that is not a model, or an empty string."""
+    """Advises what to do with an object that is not a model; an empty string if there is none."""
     if isinstance(model, type):
         return f". Make an object of the class, {model.__name__}(...)"
     if isinstance(model, (str, os.PathLike)):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from onnx_aot.capture.sizes.guards import Location
-from onnx_aot.torch_compat import call_draws, pytree
+from onnx_aot.torch_compat import call_draws, pytree, state_of_generator
 
 __all__ = ["SeededDraws", "draws_observed", "state_of_generators"]
 
@@ -23,8 +23,10 @@ __all__ = ["SeededDraws", "draws_observed", "state_of_generators"]
 class SeededDraws:
     """Collects the lines that draw from a generator of torch whose seed ``forward`` has set.
 
-    While tensors are fake no operator draws, so only ``torch.manual_seed`` and the like change what
-    ``initial_seed`` of a generator returns.
+    While tensors are fake no operator draws, so a generator changes where ``forward`` sets its
+    seed, or where another thread draws. The latter goes on with the same seed, and never from its
+    beginning. If a generator that has not drawn yet gets the seed that it has, nothing changes, and
+    nothing is found.
 
     Args:
         locate: Returns the user's line that is running.
@@ -35,48 +37,57 @@ class SeededDraws:
 
     def __init__(self, locate: Callable[[], Location | None] = lambda: None) -> None:
         self._locate = locate
-        self._seeds: dict[str, int] = {}
+        self._before: list[_State] = []
         self.lines: dict[Location, None] = {}
 
     @contextlib.contextmanager
     def observed(self) -> Iterator[None]:
-        """Gives the generators a seed that no model sets, and restores them afterwards."""
-        generators = _find_generators()
-        states = [generator.get_state() for generator in generators]
+        """Restores the generators whose seeds ``forward`` has set."""
+        self._before = [
+            _State(each, each.initial_seed(), each.get_state(), state_of_generator(each))
+            for each in _find_all()
+        ]
         try:
-            for generator in generators:
-                generator.manual_seed(_UNUSUAL)
-            self._seeds = _seeds()
             yield
         finally:
-            for generator, state in zip(generators, states, strict=True):
-                generator.set_state(state)
+            for state in self._before:
+                if state.is_set_since():
+                    state.generator.set_state(state.state)
 
     def note(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
     ) -> None:
         """Notes the user's line if a recorded call of an operator draws after a new seed."""
-        now = _seeds()
-        if now == self._seeds or not call_draws(func, args, kwargs):
+        if not call_draws(func, args, kwargs):
             return
         leaves = pytree.tree_leaves(result)
         devices = {leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)}
-        if any(now.get(device) != self._seeds.get(device) for device in devices):
-            line = self._locate()
-            if line is not None:
-                self.lines[line] = None
+        of_devices = [each for each in self._before if each.generator.device.type in devices]
+        line = self._locate() if any(each.is_set_since() for each in of_devices) else None
+        if line is not None:
+            self.lines[line] = None
 
 
-_UNUSUAL = 0x5EED_0F_0A07
+class _State(NamedTuple):
+    """A generator, with its seed and state before the capture, the latter as bytes too."""
+
+    generator: torch.Generator
+    seed: int
+    state: torch.Tensor
+    known: bytes
+
+    def is_set_since(self) -> bool:
+        """True if the generator has another seed, or is at the beginning of the same one again."""
+        seed = self.generator.initial_seed()
+        if seed != self.seed:
+            return True
+        first = state_of_generator(torch.Generator(self.generator.device).manual_seed(seed))
+        return state_of_generator(self.generator) == first and self.known != first
 
 
-def _find_generators() -> list[torch.Generator]:
-    """The global generators of torch, by device; none of CUDA before it is in use."""
+def _find_all() -> list[torch.Generator]:
+    """The global generators of torch; none of CUDA before it is in use."""
     return [torch.default_generator, *torch.cuda.default_generators]
-
-
-def _seeds() -> dict[str, int]:
-    return {each.device.type: each.initial_seed() for each in reversed(_find_generators())}
 
 
 @contextlib.contextmanager

@@ -34,7 +34,9 @@ from onnx_aot.torch_compat import (
     OpOverload,
     Settings,
     aten,
+    attributes_kept,
     can_record_paths,
+    pytree,
     schema_of,
 )
 
@@ -237,7 +239,12 @@ def run_strategy(run: Run) -> torch.export.ExportedProgram:
             *(model, run.requested, False, KnownValues({}), SeededDraws())
         )
     seeded = settings.model_rows.seeded
-    with seeded.observed(), _prepare_capture(model, settings), draws_observed() as drawn:
+    with (
+        seeded.observed(),
+        attributes_kept(pytree.tree_leaves((inputs.args, inputs.kwargs))),
+        _prepare_capture(model, settings),
+        draws_observed() as drawn,
+    ):
         run.drawn = drawn
         if run.strategy == "draft":
             program = torch.export.draft_export(

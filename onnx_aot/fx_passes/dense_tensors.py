@@ -154,7 +154,7 @@ _TWINS: dict[Any, Twin] = {
     aten.coalesce.default: _use_operand,
     aten.sparse_coo_tensor.indices_size: _put_values,
 }
-"""What to do with operators on sparse tensors for the same result as a dense tensor."""
+"""Functions that change a call with sparse tensors to one with dense ones, by operator."""
 
 
 def _refuse(nodes: list[torch.fx.Node], is_returned: bool) -> ConversionError:

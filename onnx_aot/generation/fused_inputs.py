@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.generation.shared_caches import attention_nodes
+from onnx_aot.generation.sliding_windows import has_window_in_buffer
 from onnx_aot.graph.names import Names, names_in
 from onnx_aot.ir_passes.evaluate import EXACT, ROUNDED
 from onnx_aot.ir_passes.lazy_tensor import FoldedTensor, contents_of
@@ -36,17 +37,19 @@ Compute = Callable[[torch.Tensor, Mapping[ir.Value, torch.Tensor]], torch.Tensor
 
 
 def keep_padding(program: ONNXProgram) -> int:
-    """Leaves what attention returns for padding as it is, instead of zeros; nothing reads it.
+    """Leaves what attention returns for padding as it is, instead of zeros.
 
     Before::
 
-        y = Where(begun, GroupQueryAttention(q, k, v, ...), 0)
+        y = Where(mask, GroupQueryAttention(q, k, v, ...), 0)
 
     After::
 
         y = GroupQueryAttention(q, k, v, ...)
 
-    Other tokens do not attend to padding, so their results stay the same.
+    Other tokens do not attend to padding, so their results stay the same. But in buffers of a
+    window, results for padding are what was in memory, perhaps NaN, and attention without a window
+    multiplies values of padding by 0. So with layers of both kinds, the former keep their zeros.
 
     Args:
         program: The program, changed in place.
@@ -55,7 +58,11 @@ def keep_padding(program: ONNXProgram) -> int:
         The number of attentions with such zeros.
     """
     count = 0
-    for node in attention_nodes(program):
+    nodes = attention_nodes(program)
+    some_have_none = not all(map(has_window_in_buffer, nodes))
+    for node in nodes:
+        if some_have_none and has_window_in_buffer(node):
+            continue
         attended = node.outputs[0]
         for user in attended.consumers():
             if user.op_type != "Where" or user.domain or user.inputs[1] is not attended:

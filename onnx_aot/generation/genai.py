@@ -46,13 +46,13 @@ def export_for_genai(model: Any, *, bounded: bool = True, **options: Any) -> ONN
     if not others:
         read_lengths_of_mask(program)
         program.optimize(JOINED)
-        keep_padding(program)
         rotate_inside(program, _context_length(model))
         take_joined(program)
         if options.get("verify") and program.has_values:
             verify_steps(program, model)
         if bounded:
             keep_windows(program)
+        keep_padding(program)
         return program
     warn(
         f"{type(model).__name__} gets a cache that every step copies, with "

@@ -13,7 +13,7 @@ from onnx_aot.graph.names import Names, names_in
 if TYPE_CHECKING:
     from onnx_aot.program.program import ONNXProgram
 
-__all__ = ["keep_windows", "layers_with_windows"]
+__all__ = ["has_window_in_buffer", "keep_windows", "layers_with_windows"]
 
 SINCE = (1, 32)
 """First release of ONNX Runtime whose operator takes ``query_seqlens``."""
@@ -91,10 +91,15 @@ def keep_windows(program: ONNXProgram) -> None:
 
 def layers_with_windows(program: ONNXProgram) -> tuple[int, list[int]]:
     """Returns the window of buffers that hold a window, and the numbers of their layers."""
-    nodes = [node for node in attention_nodes(program) if node.attributes.get_int(FLAG, 0)]
+    nodes = list(filter(has_window_in_buffer, attention_nodes(program)))
     names = [str(value.name) for node in nodes for value in node.inputs[PAST] if value is not None]
     layers = {int(name.split(".")[1]) for name in names}
     return (_window_of(nodes[0]) if nodes else 0), sorted(layers)
+
+
+def has_window_in_buffer(node: ir.Node) -> bool:
+    """True for attention whose buffers hold the window only, after ``keep_windows``."""
+    return bool(node.attributes.get_int(FLAG, 0))
 
 
 def _window_of(node: ir.Node) -> int:

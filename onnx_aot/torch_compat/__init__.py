@@ -119,7 +119,11 @@ from onnx_aot.torch_compat.programs import (
     set_size_conditions,
     size_conditions,
 )
-from onnx_aot.torch_compat.random_calls import call_draws, draws_random_numbers
+from onnx_aot.torch_compat.random_calls import (
+    call_draws,
+    draws_random_numbers,
+    state_of_generator,
+)
 from onnx_aot.torch_compat.real_tensors import computes_real_tensors, with_real_tensors
 from onnx_aot.torch_compat.releases import (
     TESTED,
@@ -227,6 +231,7 @@ from onnx_aot.torch_compat.trace_copies import (
 )
 from onnx_aot.torch_compat.tracing import (
     FIXED_SIZES,
+    attributes_kept,
     current_tracer,
     decompositions,
     fake_mode_of,
@@ -336,6 +341,7 @@ __all__ = [
     "asserted_condition",
     "asserts_floats_of_data",
     "aten",
+    "attributes_kept",
     "axis_above_zero",
     "bit_length_of_size",
     "call_draws",
@@ -461,6 +467,7 @@ __all__ = [
     "size_function",
     "sizes_nearby",
     "specialized_size",
+    "state_of_generator",
     "storage_key",
     "suggested_fixes",
     "symbolic_expression",

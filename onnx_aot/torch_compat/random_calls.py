@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.fx
 
-from onnx_aot.torch_compat.lookup import OpOverload
+from onnx_aot.torch_compat.lookup import OpOverload, private
 from onnx_aot.torch_compat.overloads import schema_of
 
-__all__ = ["call_draws", "draws_random_numbers"]
+__all__ = ["call_draws", "draws_random_numbers", "state_of_generator"]
 
 _FLAGS = ("train", "training")
 _PROBABILITIES = ("p", "dropout", "dropout_p")
@@ -28,15 +30,10 @@ def draws_random_numbers(node: torch.fx.Node) -> bool:
 
 def call_draws(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """True if a call draws random numbers, as ``draws_random_numbers`` says it of a node."""
-    if not isinstance(target, OpOverload):
-        return False
-    name = schema_of(target).name
-    may = torch.Tag.nondeterministic_seeded in target.tags or "dropout" in name or "rrelu" in name
-    arguments = schema_of(target).arguments
-    if not may and not any(argument.name == "dropout_p" for argument in arguments):
+    if not isinstance(target, OpOverload) or not _may_draw(target):
         return False
     given = {}
-    for position, argument in enumerate(arguments):
+    for position, argument in enumerate(schema_of(target).arguments):
         default = argument.default_value if argument.has_default_value() else None
         value = args[position] if position < len(args) else default
         given[argument.name] = kwargs.get(argument.name, value)
@@ -44,3 +41,21 @@ def call_draws(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> b
         return False
     probabilities = [given[name] for name in _PROBABILITIES if name in given]
     return not any(isinstance(p, (int, float)) and p == 0 for p in probabilities)
+
+
+@functools.cache
+def _may_draw(target: Any) -> bool:
+    schema = schema_of(target)
+    return (
+        torch.Tag.nondeterministic_seeded in target.tags
+        or "dropout" in schema.name
+        or "rrelu" in schema.name
+        or any(argument.name == "dropout_p" for argument in schema.arguments)
+    )
+
+
+def state_of_generator(generator: torch.Generator) -> bytes:
+    """The state of a generator, also while torch makes fake tensors."""
+    disabled = private("torch.utils._python_dispatch:_disable_current_modes")
+    with disabled() if disabled is not None else contextlib.nullcontext():
+        return generator.get_state().numpy().tobytes()

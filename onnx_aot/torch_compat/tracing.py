@@ -27,6 +27,7 @@ from onnx_aot.torch_compat.zero_sizes import SMALL_SIZES
 
 __all__ = [
     "FIXED_SIZES",
+    "attributes_kept",
     "current_tracer",
     "decompositions",
     "fake_mode_of",
@@ -62,6 +63,22 @@ def takes_fakes_only() -> bool:
     """True inside of a ``FakeTensorMode`` in which operators refuse real tensors."""
     mode = fake_mode_of(torch.empty(0))
     return mode is not None and not getattr(mode, "allow_non_fake_inputs", True)
+
+
+@contextlib.contextmanager
+def attributes_kept(inputs: Sequence[Any]) -> Iterator[None]:
+    """Removes the marks of dynamic dimensions that torch sets on example tensors.
+
+    It leaves some of them, and all if a capture fails; a later capture would find them.
+    """
+    tensors = [leaf for leaf in inputs if isinstance(leaf, torch.Tensor)]
+    before = [dict(vars(tensor)) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, attributes in zip(tensors, before, strict=True):
+            vars(tensor).clear()
+            vars(tensor).update(attributes)
 
 
 def has_elements(tensor: torch.Tensor) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -44,6 +46,7 @@ def test_numbers_drawn_after_a_seed_are_warned_of_with_their_line(
     forward: Callable[[Tensor], Tensor],
 ) -> None:
     torch.manual_seed(0)  # the seed of the model
+    torch.rand(1)
     assert torch.equal(forward(X), forward(X))
     before = torch.get_rng_state()
     with pytest.warns(
@@ -54,6 +57,24 @@ def test_numbers_drawn_after_a_seed_are_warned_of_with_their_line(
     assert any("keep them in a buffer" in str(each.message) for each in found)
     assert not torch.equal(program(X)[0], program(X)[0])
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_other_threads_draw_as_they_would_without_an_export() -> None:
+    """Neither does an export take their generator, nor does it set it back."""
+    model, found = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()), []
+
+    def record(module: Any, args: Any) -> None:
+        thread = threading.Thread(target=lambda: found.append(torch.rand(2)))
+        thread.start()
+        thread.join()
+
+    model.register_forward_pre_hook(record)
+    torch.manual_seed(5)
+    onnx_aot.export(model, (X,))
+    found.append(torch.rand(2))
+    torch.manual_seed(5)
+    assert len(found) > 1
+    assert torch.equal(torch.cat(found), torch.rand(2 * len(found)))
 
 
 def before_the_seed(x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -197,3 +198,19 @@ def test_strict_captures_call_functions_that_are_replaced() -> None:
     model, x = Called().eval(), torch.randn(5, 3)
     program = onnx_aot.export(model, (x,), strategies=("strict",))
     torch.testing.assert_close(program(x)[0], model(x))
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_example_keeps_its_attributes(fails: bool) -> None:
+    """Torch marks tensors whose dimensions are dynamic, and a failed capture leaves the marks."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.ones(5) if fails else x + 1
+
+    x = torch.rand(2, 5)
+    x.note = "mine"  # type: ignore[attr-defined]
+    context = pytest.raises(onnx_aot.errors.DynamicShapeError) if fails else nullcontext()
+    with context:
+        onnx_aot.export(forward, (x,), dynamic_shapes=({1: "n"},))
+    assert vars(x) == {"note": "mine"}
+    onnx_aot.export(forward, (x,))

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 
 ROWS = ([5, 9, 40, 22, 33, 17, 8], [3, 7, 11], [6, 32, 9, 4, 50])
 """Prompts of different lengths; with the new tokens they exceed the windows."""
+ROOT = Path(__file__).parents[2]
 LENGTH = 40
 """Positions in the buffers, more than there are tokens."""
 
@@ -206,6 +212,30 @@ def test_buffers_of_a_window(tmp_path: Path, make: Callable[[], Any]) -> None:
             assert runner.generate(ROWS, left, STEPS) == wanted, (slack, left)
         alone = [InPlace(path, 1, slack=slack).generate([r], False, STEPS)[0] for r in ROWS]
         assert alone == wanted
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+def test_padding_of_a_window_is_not_what_was_in_memory(tmp_path: Path) -> None:
+    """The operator leaves results for padding as memory was, here 2**127 at least."""
+    path = bundle(gemma3(), tmp_path, layout="genai")
+    code = f"""
+        import pathlib
+        from tests.generation.test_genai import ROWS, InPlace
+        print(InPlace(pathlib.Path({str(path)!r}), len(ROWS), slack=1).generate(ROWS, False, 4))
+    """
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            env={**os.environ, "MALLOC_PERTURB_": filled},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for filled in ("0", "1")
+    ]
+    assert found[0] == found[1]
+    assert found[0].count("[") == 1 + len(ROWS)
 
 
 @pytest.mark.parametrize("target", ["onnxruntime==1.31", "onnxruntime==1.20"])

@@ -205,19 +205,22 @@ def _find_in_order(loop: Loop, items: Sequence[Tensor], steps: list[int | None])
     if last not in steps:
         return None
     begin = steps.index(last)
-    end = next((i for i in range(begin, len(steps)) if steps[i] != last), len(steps))
-    each = end - begin
-    if steps[max(begin - each, 0) : begin] != [last - 1] * each:
-        each, end = 1, begin + 1  # a later step has written to some of them
     # Last states of several loops are no history of one.
-    if not begin or steps[begin - 1] != last - 1:
+    each = min(_count(steps[begin:], last), _count(steps[:begin][::-1], last - 1))
+    if not each:
         return None
+    end = begin + each
     before, second, third = items[: begin - each], items[begin - each : begin], items[begin:end]
     first: Sequence[Tensor | None] = [None] * each
     if list(map(_shape, before[-each:])) == list(map(_shape, second)):
         before, first = before[:-each], before[-each:]
     lanes = [Lane(*lane) for lane in zip(first, second, third, strict=True)]
     return History(loop, before, lanes, items[end:], False)
+
+
+def _count(steps: Sequence[int | None], step: int) -> int:
+    """The number of elements of a step at the beginning."""
+    return next((i for i, each in enumerate(steps) if each != step), len(steps))
 
 
 def _shape(tensor: Tensor) -> list[str]:

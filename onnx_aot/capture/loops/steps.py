@@ -108,7 +108,7 @@ class Loops:
         return Steps(self, steps.count, lambda index: (start + index, steps[index]))
 
     def zip(self, parts: Sequence[Any]) -> Steps | None:
-        """What is looped over together, as long as the shortest; None if that is unknown.
+        """Loops over several things together, as long as the shortest; None if that is unknown.
 
         It is known if all have dynamic numbers of steps, which differ by numbers, as n and n - 1.
         """

@@ -126,7 +126,7 @@ def _memoized(settings: Settings) -> list[_Memoized]:
 
 @dataclasses.dataclass
 class _Survey:
-    """What the namespaces hold that the code of the model refers to.
+    """Contents of the namespaces that the code of the model refers to.
 
     Attributes:
         memoized: Functions under ``lru_cache``, each with its namespace and name.
@@ -143,7 +143,7 @@ class _Survey:
 def _survey(settings: Settings) -> _Survey:
     """Looks through the namespaces once, since packages have thousands of names."""
     survey = _Survey()
-    is_owner = _make_owner_test(settings)
+    is_owner = settings.once(_make_owner_test)
     own = _own_files(settings)
     passed: set[type] = set()  # types of values of which none is looked for
     for names in settings.reachable_namespaces():
@@ -279,7 +279,7 @@ def _make_owner_test(settings: Settings) -> Callable[[Any], bool]:
 
 def _owners(settings: Settings) -> list[Any]:
     """Those of the namespaces, of the model's modules, and of default arguments of ``forward``."""
-    is_owner = _make_owner_test(settings)
+    is_owner = settings.once(_make_owner_test)
     functions = vars(type(settings.module)).values()
     held = [each for f in functions if type(f) is FunctionType for each in _defaults(f)]
     for module in settings.module.modules():

@@ -81,7 +81,7 @@ class RequestedDim:
         return int(smallest or 0), math.inf if is_unlimited(largest) else int(largest)
 
     def root_at(self, size: int) -> int | None:
-        """What ``n`` is where the dimension ``2*n`` has a size; None if it never has."""
+        """The number ``n`` for which the dimension ``2*n`` has a size; None if it never has."""
         if not self.derived:
             return size
         offset = self.given.fn(0)

@@ -28,7 +28,7 @@ MODERATE_RESULT = 1 << 20
 """Number of elements up to which results may be larger than the weights that they free."""
 
 GROWTH = 4
-"""How many times larger, such as a table of relative positions that is read by an index."""
+"""Factor by which they may be larger, as a table of relative positions read by an index is."""
 
 LARGEST = 64 * 1024 * 1024
 """Bytes. Larger results stay nodes: one result at a time is in memory while saving."""

@@ -14,7 +14,6 @@ from onnx_aot import dtypes
 from onnx_aot.ir_passes.fusions.attention_pattern import (
     HEADS_LAST,
     Attention,
-    Masked,
     match_masked_attention,
     match_repeated_heads,
     match_split_heads,
@@ -84,7 +83,10 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     made = rewriter.emit_many(
         "GroupQueryAttention", inputs, attributes, like=like, dtypes=[dtype] * 3, domain=MICROSOFT
     )
-    attended = _mask_rows(rewriter, masked, made[0], query, lengths)
+    made[0].shape = query.shape.copy() if query.shape is not None else None
+    # Some masks select rows. Behind the tokens of a row, a window leaves memory as it was.
+    selects = masked.rows is not None or mask.window is not None
+    attended = _zero_padding(rewriter, made[0], lengths, like) if selects else made[0]
     sizes = dimensions(node.outputs[0])
     assert sizes is not None
     into = rewriter.initializer(torch.tensor([0, 0, *sizes[2:]], dtype=torch.int64))
@@ -224,14 +226,14 @@ class _Lengths:
     Attributes:
         last: Index of the last token in the cache, INT32 ``[batch]``.
         total: Number of tokens of the longest row, INT32 ``[1]``.
-        begun: False at padding in front of a row's tokens, BOOL ``[batch, total]``.
+        mask: 0 at padding, INT64 ``[batch, total]``.
         bias: Excludes that padding, ``[batch, 1, rows, total]``.
         sizes: Sizes of new and of all tokens, INT64 ``[1]`` each.
     """
 
     last: ir.Value
     total: ir.Value
-    begun: ir.Value
+    mask: ir.Value
     bias: ir.Value
     sizes: tuple[ir.Value, ir.Value]
 
@@ -261,7 +263,7 @@ def _emit_lengths(rewriter: Rewriter, found: CacheMask, query: ir.Value, like: i
         for v in (last, total)
     )
     return _Lengths(
-        last, as_int32, begun, _emit_bias(rewriter, begun, query, rows, like), (rows, total)
+        last, as_int32, mask, _emit_bias(rewriter, begun, query, rows, like), (rows, total)
     )
 
 
@@ -287,27 +289,25 @@ def _emit_bias(
     )
 
 
-def _mask_rows(
-    rewriter: Rewriter, masked: Masked, attended: ir.Value, query: ir.Value, lengths: _Lengths
+def _zero_padding(
+    rewriter: Rewriter, attended: ir.Value, lengths: _Lengths, like: ir.Node
 ) -> ir.Value:
-    """Zeros for new tokens that are padding in front, if the attention has such a selection."""
-    assert query.shape is not None
-    attended.shape = query.shape.copy()
-    if masked.rows is None:
-        return attended
-    like = masked.attention.first
+    """Zeros in place of what attention gives for new tokens that are padding."""
+    assert attended.shape is not None
+    batch, length, _ = attended.shape.dims
+    shape, boolean = ir.Shape([batch, length]), ir.DataType.BOOL
     axis = rewriter.initializer(torch.ones(1, dtype=torch.int64))
     rows, total = lengths.sizes
     start = rewriter.emit("Sub", [total, rows], like=like, shape=[1])
-    batch, length, _ = query.shape.dims
-    new = rewriter.emit(
-        "Slice", [lengths.begun, start, total, axis], like=like, shape=ir.Shape([batch, length])
+    new = rewriter.emit("Slice", [lengths.mask, start, total, axis], like=like, shape=shape)
+    kept = rewriter.emit(
+        "Cast", [new], {"to": boolean.value}, like=like, dtype=boolean, shape=shape
     )
     behind = rewriter.initializer(torch.tensor([2], dtype=torch.int64))
-    new = rewriter.emit("Unsqueeze", [new, behind], like=like, shape=ir.Shape([batch, length, 1]))
-    zero = rewriter.initializer(torch.zeros((), dtype=dtypes.to_torch(query.dtype)))
+    kept = rewriter.emit("Unsqueeze", [kept, behind], like=like, shape=ir.Shape([batch, length, 1]))
+    zero = rewriter.initializer(torch.zeros((), dtype=dtypes.to_torch(attended.dtype)))
     return rewriter.emit(
-        "Where", [new, attended, zero], like=like, dtype=query.dtype, shape=query.shape
+        "Where", [kept, attended, zero], like=like, dtype=attended.dtype, shape=attended.shape
     )
 
 

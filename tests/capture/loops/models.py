@@ -377,16 +377,20 @@ class SeveralInOne(nn.Module):
         super().__init__()
         self.linear = nn.Linear(4, 4)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         both, turned, widths = [], [x[:, 0], x[:, 0] * 2, x[:, 0] * 3], [x[:, 0]]
+        ended, last = [], x[:, 0]
         for t in range(x.shape[1]):
             both.append(x[:, t])
             both.append(self.linear(x[:, t]))
             for row in (x[:, t].sin(), x[:, t].cos()):
                 turned.insert(0, row)
             widths += [x[:, t, :3], both[-1], both[-2].exp()]
-        joined = torch.cat(widths, 1)
-        return torch.stack(both, 1), torch.stack(turned), joined * len(both)
+            last = last * 0.5 + x[:, t]
+            ended += [last, last * 2]
+        ended.append(last)  # of the last step too
+        joined = torch.cat(widths, 1) * len(both)
+        return torch.stack(both, 1), torch.stack(turned), joined, torch.stack(ended)
 
 
 class Chain(nn.Module):

@@ -72,13 +72,13 @@ def attributes_kept(inputs: Sequence[Any]) -> Iterator[None]:
     It leaves some of them, and all if a capture fails; a later capture would find them.
     """
     tensors = [leaf for leaf in inputs if isinstance(leaf, torch.Tensor)]
-    before = [dict(vars(tensor)) for tensor in tensors]
+    before = [set(vars(tensor)) for tensor in tensors]
     try:
         yield
     finally:
-        for tensor, attributes in zip(tensors, before, strict=True):
-            vars(tensor).clear()
-            vars(tensor).update(attributes)
+        for tensor, names in zip(tensors, before, strict=True):
+            for name in vars(tensor).keys() - names:
+                delattr(tensor, name)
 
 
 def has_elements(tensor: torch.Tensor) -> bool:

@@ -114,7 +114,8 @@ PRIVATE: dict[str, str] = {
         "Models that read numbers from buffers, constants and sizes in tensors are refused."
     ),
     "torch._subclasses.fake_tensor:in_kernel_invocation_manager": (
-        "Shapes of views are worked out by torch, which takes longer."
+        "Layers that repeat are all traced, and torch works the shapes of views out: exports take "
+        "longer."
     ),
     "torch._prims_common:is_contiguous_for_memory_format_or_false": (
         "Tensors with symbolic sizes count as not contiguous, so torch works their shapes out."
@@ -166,6 +167,7 @@ PRIVATE: dict[str, str] = {
     "torch.utils._python_dispatch:_get_current_dispatch_mode_stack": _NO_COPIES,
     "torch.overrides:_get_current_function_mode_stack": _NO_COPIES,
     "torch:_C._functions.DelayedError": _NO_COPIES,
+    "torch:_lazy_clone": _NO_COPIES,
     # the modes that trace a model
     "torch:_C._len_torch_function_stack": _MODES_ARE_CALLED,
     "torch:_C._pop_torch_function_stack": _MODES_ARE_CALLED,

@@ -40,7 +40,9 @@ _NEEDED = (
     "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
     "torch.overrides:_get_current_function_mode_stack",
     "torch._C:DisableTorchFunction",
+    "torch._subclasses.fake_tensor:in_kernel_invocation_manager",
     "torch:_C._functions.DelayedError",
+    "torch:_lazy_clone",
 )
 _OF_TRACER = (
     "proxy_modules",
@@ -165,7 +167,7 @@ class TensorCopies:
     """
 
     def __init__(self) -> None:
-        self._memory: dict[int, Any] = {}
+        self._memory: dict[int, torch.Tensor] = {}  # copies, by the memory of the originals
 
     def __enter__(self) -> TensorCopies:
         self._functions = private("torch._C:DisableTorchFunction")()
@@ -180,22 +182,21 @@ class TensorCopies:
 
     def share(self, original: torch.Tensor, copy: torch.Tensor) -> None:
         """Makes copies of what shares memory with ``original`` share memory with ``copy``."""
-        self._memory.setdefault(storage_key(original), copy.untyped_storage())
+        self._memory.setdefault(storage_key(original), copy)
 
     def copy(self, tensor: FakeTensor) -> FakeTensor:
         """Makes a tensor of the same dtype, sizes, strides and device, without a gradient."""
+        # Torch would compute sizes of memory from symbolic ones, which takes a hundred times longer
+        # than copying what it has computed for the original.
         key = storage_key(tensor)
-        size, stride, offset = tensor.size(), tensor.stride(), tensor.storage_offset()
-        memory = self._memory.get(key)
-        if memory is None:
-            elements = torch.empty_strided(size, stride, dtype=tensor.dtype, device="meta")
-            self._memory[key] = elements.untyped_storage()
-            if isinstance(offset, int) and offset == 0:
-                return FakeTensor(tensor.fake_mode, elements, tensor.device)
-            memory = self._memory[key]
-        elements = torch.empty(0, dtype=tensor.dtype, device="meta")
-        elements.set_(memory, offset, size, stride)
-        return FakeTensor(tensor.fake_mode, elements, tensor.device)
+        in_kernel = private("torch._subclasses.fake_tensor:in_kernel_invocation_manager")
+        with in_kernel(tensor.fake_mode), torch.no_grad():
+            if key not in self._memory:
+                elements = self._memory[key] = private("torch:_lazy_clone")(tensor)
+            else:
+                place = tensor.size(), tensor.stride(), tensor.storage_offset()
+                elements = torch.as_strided(self._memory[key], *place)
+        return FakeTensor(tensor.fake_mode, elements, tensor.fake_device)
 
     def copy_result(self, tensor: FakeTensor) -> FakeTensor:
         """Makes a copy that requires a gradient if the original does, and is no leaf then."""

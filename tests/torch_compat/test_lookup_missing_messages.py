@@ -158,7 +158,9 @@ _COPIES = (
     "torch.utils._python_dispatch:_disable_current_modes",
     "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
     "torch.overrides:_get_current_function_mode_stack",
+    "torch._subclasses.fake_tensor:in_kernel_invocation_manager",
     "torch:_C._functions.DelayedError",
+    "torch:_lazy_clone",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.fx.experimental.sym_node import SymNode
 
 import onnx_aot
 from onnx_aot.errors import InvalidOptionError
@@ -56,6 +57,32 @@ def test_layers_are_copied(shapes):
     if shapes:
         other = torch.randn(3, 7, 8)
         torch.testing.assert_close(program(other)[0], model(other))
+
+
+def test_copies_compute_few_symbolic_sizes(monkeypatch):
+    """Torch's symbolic products took most of the time of a copy."""
+
+    def count_products(depth):
+        calls = 0
+
+        def count(self, other):
+            nonlocal calls
+            calls += 1
+            return multiply(self, other)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SymNode, "mul", count)
+            program = _export(
+                Stack(depth=depth), torch.randn(2, 5, 8), dynamic_shapes=SHAPES["dynamic"]
+            )
+        assert f"{depth - 2} copied" in _note(program)
+        return calls
+
+    multiply = SymNode.mul
+    of_tracked_results = 4 * 3  # their numbers of elements, by layer and axis
+    few, more = count_products(4), count_products(8)
+    assert few
+    assert more - few <= of_tracked_results
 
 
 class _Shared(torch.nn.Module):

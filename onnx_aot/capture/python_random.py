@@ -25,8 +25,8 @@ class SeededDraws:
 
     While tensors are fake no operator draws, so a generator changes where ``forward`` sets its
     seed, or where another thread draws. The latter goes on with the same seed, and never from its
-    beginning. If a generator that has not drawn yet gets the seed that it has, nothing changes, and
-    nothing is found.
+    beginning. If a generator that has not drawn yet gets the seed that it has, nothing changes:
+    ``torch.manual_seed`` is watched for that, methods of generators are not.
 
     Args:
         locate: Returns the user's line that is running.
@@ -38,6 +38,7 @@ class SeededDraws:
     def __init__(self, locate: Callable[[], Location | None] = lambda: None) -> None:
         self._locate = locate
         self._before: list[_State] = []
+        self._seeded: set[bytes] = set()  # states that torch.manual_seed has set
         self.lines: dict[Location, None] = {}
 
     @contextlib.contextmanager
@@ -51,8 +52,16 @@ class SeededDraws:
             yield
         finally:
             for state in self._before:
-                if state.is_set_since():
+                if self._is_set(state):
                     state.generator.set_state(state.state)
+
+    def note_seed(self) -> None:
+        """Notes that ``forward`` has called ``torch.manual_seed``."""
+        self._seeded.update(state_of_generator(each.generator) for each in self._before)
+
+    def _is_set(self, state: _State) -> bool:
+        now = state_of_generator(state.generator)
+        return now in self._seeded or state.is_set_since()
 
     def note(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
@@ -63,7 +72,7 @@ class SeededDraws:
         leaves = pytree.tree_leaves(result)
         devices = {leaf.device.type for leaf in leaves if isinstance(leaf, torch.Tensor)}
         of_devices = [each for each in self._before if each.generator.device.type in devices]
-        line = self._locate() if any(each.is_set_since() for each in of_devices) else None
+        line = self._locate() if any(map(self._is_set, of_devices)) else None
         if line is not None:
             self.lines[line] = None
 

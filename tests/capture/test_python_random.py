@@ -13,6 +13,7 @@ from torch import Tensor
 
 import onnx_aot
 from onnx_aot.errors import OnnxExporterWarning
+from tests.torch_compat.without import absent, shows
 
 X = torch.ones(4, 3)
 
@@ -59,6 +60,16 @@ def test_numbers_drawn_after_a_seed_are_warned_of_with_their_line(
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@shows("torch.manual_seed")
+def test_a_seed_that_torch_has_already_is_warned_of() -> None:
+    torch.manual_seed(0)
+    with pytest.warns(OnnxExporterWarning, match="sets the seed"):
+        onnx_aot.export(seeded, (X,))
+    torch.manual_seed(0)
+    with absent("torch.manual_seed"):
+        assert "OA127" not in onnx_aot.export(seeded, (X,)).report.note_codes
+
+
 def test_other_threads_draw_as_they_would_without_an_export() -> None:
     """Neither does an export take their generator, nor does it set it back."""
     model, found = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()), []
@@ -90,7 +101,7 @@ def without_numbers(x: Tensor) -> Tensor:
 
 def behind_a_fork(x: Tensor) -> Tensor:
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(7)
     return x + torch.randn_like(x)
 
 

@@ -165,6 +165,21 @@ def _carry_values(original: Callable[..., Any], settings: Settings) -> Callable[
     return proxy_call
 
 
+def _note_seed(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
+    seeded = _model_rows(settings).seeded
+
+    def manual_seed(seed: Any) -> Any:
+        generator = original(seed)
+        seeded.note_seed()
+        return generator
+
+    return manual_seed
+
+
+def _set_seed(settings: Settings) -> Iterator[Place]:
+    return (Attribute(module, "manual_seed") for module in (torch, torch.random))
+
+
 def _views_made_again(func: Any, args: Any) -> contextlib.AbstractContextManager[Any]:
     """Lets torch make views again for their gradients, which it does after a write to one.
 
@@ -218,6 +233,14 @@ MODEL: tuple[Patch, ...] = (
         "Hooks of the model that read numbers from its state or branch on its data are refused.",
         when=_is_python,
         places=_hooked_forward,
+    ),
+    Patch(
+        "torch.manual_seed",
+        _note_seed,
+        "A seed in forward that torch has already, and has drawn nothing with, is not warned of.",
+        when=_is_python,
+        places=_set_seed,
+        parameters="seed",
     ),
     Patch(
         "constants among the arguments of the model",

@@ -162,8 +162,8 @@ def suggested_fixes(error: BaseException) -> list[str]:
 
 
 def generated_guard(sentence: str) -> str | None:
-    """Returns the condition that a sentence is about, or None."""
-    found = _GUARD.search(sentence)
+    """Returns the condition that a sentence is about, without ``n <= IntInfinity()``, or None."""
+    found = _GUARD.search(without_infinity(sentence))
     return found[1].replace(_INFINITY, "math.inf") if found else None
 
 

@@ -60,6 +60,11 @@ def test_a_suggested_fix_and_a_guard() -> None:
     assert "x" in texts.without_locals(guard)
 
 
+def test_a_guard_has_no_infinite_end() -> None:
+    sentence = "Not all values satisfy the generated guard 33 <= n and n <= IntInfinity()."
+    assert texts.generated_guard(sentence.rstrip(".")) == "33 <= n"
+
+
 def test_a_relation_of_two_sizes() -> None:
     """Torch rarely rejects equal sizes; the module that does contains the sentences."""
     written = inspect.getsource(symbolic_shapes)

@@ -1,8 +1,8 @@
 """Records indices such as ``x[:, n - 1] = value`` and ``x[i, rows]`` whose integers are symbolic.
 
 Torch turns such an integer into a number, or refuses it. It handles only ``x[:, i]`` without
-tensors or lists among the indices. A tensor of one integer without axes, ``scores.argmax()``, is such an
-integer, as in PyTorch.
+tensors or lists among the indices. A tensor of one integer without axes, ``scores.argmax()``, is
+such an integer, as in PyTorch.
 """
 
 from __future__ import annotations

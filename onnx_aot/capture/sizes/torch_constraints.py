@@ -69,13 +69,21 @@ def describe_torch(
         for dim, on_n in limits.items()
         if (broken := [c for c in on_n if not holds_in_range(c, dim, requested, decisions)])
     }
+    fixes = suggested_fixes(error)
     # torch also names conditions that hold, beside those that do not
-    limits = violated if violated or found or lines else limits
-    found += [_describe_limits(dim, on_n, requested, decisions) for dim, on_n in limits.items()]
+    if violated or found or lines or not fixes:
+        limits = violated if violated or found or lines else limits
+        found += [_describe_limits(dim, on_n, requested, decisions) for dim, on_n in limits.items()]
+    else:
+        named = {fix.partition("=")[0].strip() for fix in fixes}
+        found += [
+            Finding(dim, "limited", lines_on(dim, requested, decisions), static=False)
+            for dim in limits
+            if dim.name in named
+        ]
     if is_without_conditions(error):
         lines.append(f"  torch cannot solve the conditions of the model: {error}")
-    fixes = suggested_fixes(error)
-    if fixes and (lines or not all(finding.fix for finding in found)):
+    if fixes and (lines or not found or not all(finding.fix for finding in found)):
         lines.append("  fix: give dynamic_shapes what the model needs: " + "; ".join(fixes))
     lines.append(
         "Or leave these dimensions out of dynamic_shapes, or write Dim.AUTO, which accepts what "

@@ -559,8 +559,10 @@ def _choose(model: Model, attempts: Outcomes, limit: TimeLimit) -> Attempt:
         return asked
     if asked.captured is None and violation is None:
         error = asked.failures[0].error
-        plain = attempts.last.plan.plain
-        raise refuse_model(model, attempts.requested, asked.failures, plain, limit) from error
+        plain, conversions = attempts.last.plan.plain, asked.plan.conversions
+        raise refuse_model(
+            model, attempts.requested, asked.failures, plain, limit, conversions
+        ) from error
     cause = None if violation is None else violation.error
     anyhow = attempts.best("any") if violation is not None and attempts.of("any") else None
     if violation is not None and (anyhow is None or anyhow.captured is None):

@@ -84,6 +84,7 @@ def refuse_model(
     failures: Sequence[Failure],
     plain: bool,
     limit: TimeLimit,
+    conversions: frozenset[tuple[str, str]] = frozenset(),
 ) -> CaptureError:
     """The error about a model that cannot be captured: reason, place in the user's code, edit.
 
@@ -93,12 +94,14 @@ def refuse_model(
         failures: Failures of its strategies, at least one.
         plain: Whether the optional changes to torch are left out when it is examined.
         limit: The time left. Explanations that exceed it are left out.
+        conversions: Modules in which ``int`` or ``float`` kept numbers symbolic, so that these
+            need no edit.
     """
     first = failures[0]
     observes = describe_observers(model.module) or describe_packed(model.module)
     if observes is None:
         described = (
-            _find_data_questions(model, requested, first, plain, limit)
+            _find_data_questions(model, requested, first, plain, limit, conversions)
             if needs_data(first.error) or first.is_refusal
             else None
         )
@@ -201,11 +204,16 @@ def _compare_with_torch(
 
 
 def _find_data_questions(
-    model: Model, requested: DynamicShapes, first: Failure, plain: bool, limit: TimeLimit
+    model: Model,
+    requested: DynamicShapes,
+    first: Failure,
+    plain: bool,
+    limit: TimeLimit,
+    conversions: frozenset[tuple[str, str]],
 ) -> NeedsData | None:
     """All places that need the values of data, found with draft export if it succeeds."""
     free = relax_request(requested)  # with a dimension that data fixes, torch would draft twice
-    run = Run.prepare("draft", model, free, plain=plain, limit=limit)
+    run = Run.prepare("draft", model, free, plain=plain, limit=limit, conversions=conversions)
     branches = Branching(
         [d.location for d in first.decisions if d.kind == "both"],
         way=describe_way(first.decisions, first.error),

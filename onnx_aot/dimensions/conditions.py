@@ -173,6 +173,8 @@ class Interpreter:
         """
         if isinstance(tree, ast.Constant) and isinstance(tree.value, (int, float)):
             return tree.value
+        if isinstance(tree, ast.Attribute) and ast.unparse(tree) == "math.inf":
+            return math.inf  # an upper end, as in ``33 <= n and n <= math.inf``
         if isinstance(tree, ast.Name):
             match = PLACEHOLDER.fullmatch(tree.id)
             if match is not None:

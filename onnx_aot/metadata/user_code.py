@@ -1,4 +1,4 @@
-"""Tells the user's code from that of torch, of Python and of this package.
+"""Tells the user's code from that of torch, of NumPy, of Python and of this package.
 
 Installed packages count as the user's code: a model may be one of transformers. A line in them is
 named together with the nearest line outside that calls it.
@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import TypeVar
 
+import numpy as np
+
 from onnx_aot.errors import PACKAGE, SourceLocation
 from onnx_aot.torch_compat import TORCH_FOLDER
 
@@ -28,6 +30,7 @@ Code that the user makes with ``exec`` or types at a prompt has no file either; 
 ``<string>``, ``<stdin>``, or what the user gave ``compile``.
 """
 
+_NUMPY = os.path.dirname(np.__file__) + os.sep  # a model calls it as it calls torch
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _MODULES = (
@@ -43,10 +46,10 @@ _Line = TypeVar("_Line", bound=SourceLocation)
 
 
 def is_users_file(file: str) -> bool:
-    """True if a file belongs neither to torch, Python nor this package, or is part of a model."""
+    """True if a file is none of torch, NumPy, Python and this package, or is part of a model."""
     if file in _PARTS_OF_MODELS:
         return True
-    if file.startswith((TORCH_FOLDER, PACKAGE, *GENERATED)):
+    if file.startswith((TORCH_FOLDER, _NUMPY, PACKAGE, *GENERATED)):
         return False
     return not file.startswith(_PYTHON) or _is_installed(file)
 

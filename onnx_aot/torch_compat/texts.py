@@ -158,12 +158,13 @@ def constraint_sentences(error: BaseException) -> list[str]:
 
 def suggested_fixes(error: BaseException) -> list[str]:
     """Returns the definitions that such a message suggests, for example ``n = 2*m``."""
-    return [line.strip() for line in str(error).partition(_FIXES)[2].splitlines() if "=" in line]
+    lines = str(error).partition(_FIXES)[2].splitlines()
+    return [line.strip().replace(", max=oo", "") for line in lines if "=" in line]  # oo is no name
 
 
 def generated_guard(sentence: str) -> str | None:
-    """Returns the condition that a sentence is about, or None."""
-    found = _GUARD.search(sentence)
+    """Returns the condition that a sentence is about, without ``n <= IntInfinity()``, or None."""
+    found = _GUARD.search(without_infinity(sentence))
     return found[1].replace(_INFINITY, "math.inf") if found else None
 
 

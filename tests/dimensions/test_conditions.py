@@ -17,6 +17,8 @@ from onnx_aot.dimensions import conditions
         ("3 < x.shape[0] <= 2**3 or x.shape[0] == -1", 9, False),
         ("math.trunc(0.5 * float(x.shape[0])) == max(2, x.shape[0] // 2, 1)", 5, True),
         ("(1 if x.shape[0] > 3 else 0) == 1", 3, False),
+        ("33 <= x.shape[0] and x.shape[0] <= math.inf", 3, False),
+        ("math.pi < x.shape[0]", 3, None),
         ("y.shape[0] == 2", 3, None),
         ("x.shape[0] // 0 == 2", 3, None),
         ("__import__('os').system('true') == 0", 3, None),

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -35,6 +36,7 @@ STANDARD = sysconfig.get_paths()["stdlib"]
         (f"{STANDARD}/site-packages/timm/layers.py", True),
         ("/usr/lib/python3/dist-packages/timm/layers.py", True),
         (f"{TORCH_FOLDER}nn/functional.py", False),
+        (f"{Path(np.__file__).parent}/_core/numeric.py", False),
         (f"{Path(onnx_aot.__file__).parent}/export.py", False),
         ("<string>", True),
         ("<stdin>", True),

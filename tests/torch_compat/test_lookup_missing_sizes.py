@@ -11,7 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from onnx_aot.errors import CaptureError, DynamicShapeError, TranslationError
+from onnx_aot.errors import (
+    CaptureError,
+    DynamicShapeError,
+    OnnxExporterWarning,
+    TranslationError,
+)
 from tests.capture.patches.test_tensor_subclasses import Angle, WithState
 from tests.torch_compat.models import Example, function, rows
 from tests.torch_compat.without import absent, differs, exported, message, shows
@@ -62,6 +67,16 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Tensor], type[Exception], str]] = {
         CaptureError,
         "computes with NumPy",
     ),
+    "astype of a size": (
+        lambda x: x * np.ceil(x.shape[0] / 3).astype("int64"),
+        CaptureError,
+        "'astype'",
+    ),
+    "item of a size": (
+        lambda x: x * np.ceil(x.shape[0] / 3).item(),
+        CaptureError,
+        "'item'",
+    ),
     "math:exp": (
         lambda x: x * math.exp(x.shape[0] / 9),
         DynamicShapeError,
@@ -98,6 +113,14 @@ def test_models_are_refused(name: str) -> None:
     example = Example(function(compute), rows)
     assert not differs(example, exported(example))
     with absent(name), pytest.raises(error, match=text):
+        exported(example)
+
+
+@shows("__array_ufunc__ of a size")
+def test_a_minimum_of_numpy_asks_which_is_smaller() -> None:
+    example = Example(function(lambda x: x[: np.minimum(x.shape[0], 3)]), rows)
+    assert not differs(example, exported(example), (4, 2))
+    with absent("__array_ufunc__ of a size"), pytest.warns(OnnxExporterWarning, match="branches"):
         exported(example)
 
 

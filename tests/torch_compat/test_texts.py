@@ -60,6 +60,16 @@ def test_a_suggested_fix_and_a_guard() -> None:
     assert "x" in texts.without_locals(guard)
 
 
+def test_suggested_dims_can_be_pasted() -> None:
+    error = ValueError("Suggested fixes:\n  _t = Dim('_t', max=oo)\n  t = 4*_t\n")
+    assert texts.suggested_fixes(error) == ["_t = Dim('_t')", "t = 4*_t"]
+
+
+def test_a_guard_has_no_infinite_end() -> None:
+    sentence = "Not all values satisfy the generated guard 33 <= n and n <= IntInfinity()."
+    assert texts.generated_guard(sentence.rstrip(".")) == "33 <= n"
+
+
 def test_a_relation_of_two_sizes() -> None:
     """Torch rarely rejects equal sizes; the module that does contains the sentences."""
     written = inspect.getsource(symbolic_shapes)

@@ -23,6 +23,7 @@ from onnx_aot.capture.patches.memories import MEMORIES
 from onnx_aot.capture.patches.model_calls import MODEL
 from onnx_aot.capture.patches.module_moves import MODULE_MOVES
 from onnx_aot.capture.patches.number_conversions import CONVERSIONS
+from onnx_aot.capture.patches.numpy_numbers import NUMPY_NUMBERS
 from onnx_aot.capture.patches.packing import PACKED_SEQUENCES
 from onnx_aot.capture.patches.python_builtins import BUILTINS
 from onnx_aot.capture.patches.python_loops import LOOPS
@@ -102,6 +103,7 @@ PATCHES: tuple[Patch, ...] = (
     OPERATOR_LIST,
     *FUNCTIONS,
     *SIZE_FUNCTIONS,
+    *NUMPY_NUMBERS,
     *TENSOR_DATA,
     *TENSOR_SUBCLASSES,
     *MODULE_MOVES,

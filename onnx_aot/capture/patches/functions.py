@@ -10,7 +10,12 @@ import torch
 from onnx_aot import torch_compat
 from onnx_aot.capture.patches.fourier_transforms import TRANSFORMS
 from onnx_aot.capture.patches.recorded_gradients import HOOKS
-from onnx_aot.capture.patches.symbolic_indices import get_item, is_mixed, set_item
+from onnx_aot.capture.patches.symbolic_indices import (
+    get_item,
+    is_mixed,
+    make_tensors,
+    set_item,
+)
 from onnx_aot.capture.patches.tensor_subclasses import is_of_subclass
 from onnx_aot.capture.patches.whole_pooling import WHOLE_POOLING
 from onnx_aot.torch_compat import Patch, Settings
@@ -224,6 +229,8 @@ def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[...,
         redirected = REDIRECTED.get(func)
         if settings.loops is not None and func in _INDEXED:
             args = (args[0], settings.loops.make_index(args[1]), *args[2:])
+        if func in _INDEXED:
+            args = (args[0], make_tensors(args[1], args[0].device), *args[2:])
         if func is torch.Tensor.__getitem__ and is_mixed(args[1]):
             redirected = get_item
         if redirected is not None:
@@ -246,8 +253,8 @@ FUNCTIONS: tuple[Patch, ...] = (
         "torch._export.non_strict_utils:_NonStrictTorchFunctionHandler._override",
         _redirect,
         "torch.equal, torch.allclose, torch.narrow from a start in a tensor, and torch.where of a "
-        "uint8 mask are refused; fill_diagonal_, x[n - 1] = value and x[n - 1, rows] fix n, as "
-        "does pooling over a whole dynamic dimension.",
+        "uint8 mask are refused; fill_diagonal_, x[n - 1] = value, x[n - 1, rows] and "
+        "x[:, [0, n - 1]] fix n, as does pooling over a whole dynamic dimension.",
         parameters="self, func, args, kwargs",
     ),
     Patch(

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from onnx_aot.capture.patches.numpy_numbers import Rounded
 from onnx_aot.torch_compat import (
     Attribute,
     Patch,
@@ -395,7 +396,8 @@ def _make_rounding(name: str) -> Patch:
     def make(original: Callable[..., Any], settings: Settings) -> Callable[..., Any]:
         def rounded(self: Any, *args: Any) -> Any:
             if has_natural_log(self):
-                return getattr(fix_sizes_of(self), name)(*args)
+                value = getattr(fix_sizes_of(self), name)(*args)
+                return Rounded(value) if isinstance(value, int) else value
             return original(self, *args)
 
         return rounded

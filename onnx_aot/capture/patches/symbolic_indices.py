@@ -1,8 +1,8 @@
 """Records indices such as ``x[:, n - 1] = value`` and ``x[i, rows]`` whose integers are symbolic.
 
 Torch turns such an integer into a number, or refuses it. It handles only ``x[:, i]`` without
-tensors among the indices. A tensor of one integer without axes, ``scores.argmax()``, is such an
-integer, as in PyTorch.
+tensors or lists among the indices. A tensor of one integer without axes, ``scores.argmax()``, is
+such an integer, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -13,9 +13,25 @@ import torch
 
 from onnx_aot.torch_compat import aten, is_batched
 
-__all__ = ["get_item", "is_mixed", "set_item"]
+__all__ = ["get_item", "is_mixed", "make_tensors", "set_item"]
 
 Tensor = torch.Tensor
+
+
+def make_tensors(index: Any, device: torch.device) -> Any:
+    """Makes tensors of lists in an index that have symbolic integers, as in ``x[:, [0, n - 1]]``.
+
+    Torch makes tensors of them too, which reads the integers as numbers.
+    """
+    if isinstance(index, tuple):
+        return tuple(make_tensors(item, device) for item in index)
+    if not isinstance(index, list) or not any(isinstance(item, torch.SymInt) for item in index):
+        return index
+    if not all(isinstance(item, (int, torch.SymInt)) for item in index):
+        return index
+    items: list[Any] = index
+    numbers = [torch.scalar_tensor(item, dtype=torch.int64, device=device) for item in items]
+    return torch.stack(numbers)
 
 
 def is_mixed(index: Any) -> bool:

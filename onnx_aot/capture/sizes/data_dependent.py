@@ -230,6 +230,7 @@ _WHILE = re.compile(r"^while\b")
 _LOOP = re.compile(r"\bfor\b.*\bin\b|\brange\(")
 _INDEX = re.compile(r"[\w\])]\[[^\]]*(\bint\(|\.item\(\))")
 _WHOLE = re.compile(r"\bint\(")
+_TYPED = re.compile(r"\btorch\.[A-Z][a-z]+Tensor\(")
 _ITEM = re.compile(r"\.(item|tolist)\(\)")
 WHERE = (
     "choose with torch.where(condition, a, b), or with torch.cond(condition, f, g, operands) "
@@ -291,6 +292,8 @@ def _fix_for(decision: Decision) -> str:
             "convert it while it is a tensor: int(t) becomes t.to(torch.int64).item(), "
             "math.floor(t) becomes torch.floor(t)"
         )
+    if not asks and _TYPED.search(text):
+        return "write torch.tensor(..., dtype=...), which takes such numbers and gives that type"
     if not asks:
         return (
             "a Python number is needed there, which becomes part of the graph: compute with "

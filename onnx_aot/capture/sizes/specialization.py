@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -40,10 +40,11 @@ from onnx_aot.capture.sizes.dimension_requests import (
     is_unlimited,
 )
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
+from onnx_aot.capture.sizes.narrower_dims import suggest_narrower_dim
 from onnx_aot.capture.sizes.size_branches import ONE_BRANCH, RareBranch, find_rare_branches
 from onnx_aot.capture.sizes.squeezes import describe_squeezed
 from onnx_aot.capture.sizes.unrolled_loops import TAKEN_APART, UNROLLED
-from onnx_aot.dimensions.conditions import holds, select_fulfilling
+from onnx_aot.dimensions.conditions import holds
 from onnx_aot.errors import DynamicShapeError
 from onnx_aot.torch_compat import (
     SIZE_TERM,
@@ -62,7 +63,6 @@ __all__ = [
     "holds_in_range",
     "make_refusal",
     "relax_request",
-    "suggest_narrower_dim",
 ]
 
 
@@ -178,23 +178,26 @@ def _find_limited(
     A name promises no range.
     """
     found = conditions_by_dimension(requested, size_conditions(program))
+    violated = dict[RequestedDim, list[Condition]]()
+    examples = dict[RequestedDim, int]()
     for dim, size in sizes_of(program, requested):
         if dim in static or not hasattr(dim.given, "__name__"):
             continue
         entries = [*_ranges(program, requested, size, dim), *found.get(dim, ())]
-        violated = [e for e in entries if not holds_in_range(e.on_n, dim, requested, decisions)]
-        if not violated:
-            continue
-        lines = lines_on(dim, requested, decisions, violated[-1].shown)
+        broken = [e for e in entries if not holds_in_range(e.on_n, dim, requested, decisions)]
+        if broken:
+            violated[dim], examples[dim] = broken, example_size(size) or 1
+    for dim, broken in violated.items():
+        lines = lines_on(dim, requested, decisions, broken[-1].shown)
         smallest, largest = dim.limits
         upper = "on" if largest == math.inf else f"to {largest}"
-        shown = textwrap.shorten(violated[-1].shown, 120, placeholder=" ...")
+        shown = textwrap.shorten(broken[-1].shown, 120, placeholder=" ...")
         what = f"limited to {shown}; {dim.given.__name__} is from {smallest} {upper}"
-        alone = all(other.name != dim.name for other in requested.requested if other is not dim)
+        alike = [other for other in requested.requested if other.name == dim.name]
         fix = ""
-        if alone or not dim.derived:
-            on_n = [entry.on_n for entry in violated]
-            fix = suggest_narrower_dim(dim, on_n, example_size(size) or 1)
+        if len(alike) == 1 or not dim.derived:  # one Dim is for all dimensions of its name
+            on_n = [entry.on_n for other in alike for entry in violated.get(other, ())]
+            fix = suggest_narrower_dim(dim, on_n, examples[dim])
         yield Finding(dim, what, lines, fix, static=False)
 
 
@@ -491,43 +494,3 @@ def _is_small_size(size: ast.expr, number: int) -> bool:
 
 _OF_TWO_SIZES = re.compile(r"(?!.*( and | or |%))[^=!<>]*\bn\b[^=!<>]* != [^=!<>]*\bn\b[^=!<>]*")
 """Matches a condition by which two sizes that are computed from ``n`` differ."""
-
-
-def _find_even_end(sizes: Sequence[int]) -> int:
-    """Returns the index from which on all sizes have the same distance from the next."""
-    first = max(len(sizes) - 2, 0)
-    while first > 0 and sizes[first] - sizes[first - 1] == sizes[first + 1] - sizes[first]:
-        first -= 1
-    return first
-
-
-def suggest_narrower_dim(dim: RequestedDim, conditions: Sequence[str], example: int) -> str:
-    """Suggests the ``Dim`` that the model accepts, or an empty string if there is none."""
-    smallest, largest = dim.limits
-    far = 4 * example + 256
-    sizes = range(smallest, int(min(largest, far)) + 1)
-    fulfilling: Iterable[int] = [n for n in sizes if dim.root_at(n) is not None]
-    for condition in conditions:
-        fulfilling = select_fulfilling(condition, "n", fulfilling)
-    found = list(fulfilling)
-    first = _find_even_end(found)
-    if len(found) < 2 or (first and found[first - 1] >= example):
-        return ""
-    inside = found[first:]  # gaps may be below the example, as at 0, 1 and 4
-    step = inside[1] - inside[0]
-    if step > 1 and len(inside) == 2:  # such as 0 and 4
-        return ""
-    rest = inside[0] % step
-    name = dim.name or "n"
-    limits = []
-    if inside[0] > rest:
-        limits.append(f"min={inside[0] // step}")
-    if inside[-1] + step <= min(largest, far):  # otherwise larger sizes were not tested
-        limits.append(f"max={inside[-1] // step}")
-    elif largest != math.inf:
-        limits.append(f"max={(int(largest) - rest) // step}")
-    given = ", ".join([repr(name if step == 1 else f"_{name}"), *limits])
-    shown = f"torch.export.Dim({given})"
-    if step > 1:
-        shown = f"{step}*{shown}" + (f" + {rest}" if rest else "")
-    return f"write {shown} for it, which is what the model accepts"

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from onnx_aot.capture.sizes.deciding_lines import find_symbol, lines_fixing, lines_on
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.guards import Decision, with_line
+from onnx_aot.capture.sizes.narrower_dims import suggest_narrower_dim
 from onnx_aot.capture.sizes.specialization import (
     NOT_FREE,
     Finding,
     describe_findings,
     fix_for_line,
     holds_in_range,
-    suggest_narrower_dim,
 )
 from onnx_aot.torch_compat import (
     SIZE_TERM,
@@ -64,11 +64,26 @@ def describe_torch(
             limits.setdefault(limit[0], []).append(limit[1])
         else:
             lines += _with_users_names(sentence, dims, requested, decisions)
-    found += [_describe_limits(dim, on_n, requested, decisions) for dim, on_n in limits.items()]
+    violated = {
+        dim: broken
+        for dim, on_n in limits.items()
+        if (broken := [c for c in on_n if not holds_in_range(c, dim, requested, decisions)])
+    }
+    fixes = suggested_fixes(error)
+    # torch also names conditions that hold, beside those that do not
+    if violated or found or lines or not fixes:
+        limits = violated if violated or found or lines else limits
+        found += [_describe_limits(dim, on_n, requested, decisions) for dim, on_n in limits.items()]
+    else:
+        named = {fix.partition("=")[0].strip() for fix in fixes}
+        found += [
+            Finding(dim, "limited", lines_on(dim, requested, decisions), static=False)
+            for dim in limits
+            if dim.name in named
+        ]
     if is_without_conditions(error):
         lines.append(f"  torch cannot solve the conditions of the model: {error}")
-    fixes = suggested_fixes(error)
-    if fixes and (lines or not all(finding.fix for finding in found)):
+    if fixes and (lines or not found or not all(finding.fix for finding in found)):
         lines.append("  fix: give dynamic_shapes what the model needs: " + "; ".join(fixes))
     lines.append(
         "Or leave these dimensions out of dynamic_shapes, or write Dim.AUTO, which accepts what "
@@ -92,9 +107,8 @@ def _describe_limits(
     dim: RequestedDim, found: Sequence[str], requested: DynamicShapes, decisions: Sequence[Decision]
 ) -> Finding:
     """The conditions on one dimension for which torch refuses it, as one finding."""
-    violated = [on_n for on_n in found if not holds_in_range(on_n, dim, requested, decisions)]
-    shortest = min(violated or found, key=len)
-    shown = with_builtins(_N.sub(dim.size, shortest)).replace(" and math.inf", "")
+    shortest = min(found, key=len)
+    shown = with_builtins(_N.sub(dim.size, shortest))
     lines = lines_on(dim, requested, decisions, _N.sub(dim.size, shortest))
     symbol = find_symbol(dim, requested, decisions)
     examples = [d.symbols[symbol][1] for d in decisions if symbol and symbol in d.symbols]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 import onnx_aot
+from onnx_aot.torch_compat import pytree
 
 ROWS = torch.tensor([1, 0])
 
@@ -52,6 +54,17 @@ def written_with_tensors(x: Tensor) -> Tensor:
     return x
 
 
+def listed(x: Tensor) -> tuple[Tensor, Tensor]:
+    ends, middle = [0, x.shape[1] - 1], [1, x.shape[1] // 2, -1]
+    return x[:, ends, 1:], x.mT.flatten(0, 1)[..., middle]
+
+
+def written_to_a_list(x: Tensor) -> Tensor:
+    x = x.clone()
+    x[:, [0, x.shape[1] - 1]] = x[:, :1] + 1
+    return x
+
+
 INDEXED = [
     last_column,
     number_in_middle,
@@ -60,14 +73,26 @@ INDEXED = [
     read_with_tensors,
     read_after_all,
     written_with_tensors,
+    listed,
+    written_to_a_list,
 ]
 
 
 @pytest.mark.parametrize("function", INDEXED, ids=lambda f: f.__name__)
-def test_size_among_indices_stays_dynamic(function: Callable[[Tensor], Tensor]) -> None:
+def test_size_among_indices_stays_dynamic(function: Callable[[Tensor], Any]) -> None:
     program = onnx_aot.export(function, (torch.randn(2, 5, 3),), dynamic_shapes=({1: "n"},))
     for size in (5, 2, 8):
         x = torch.randn(2, size, 3)
+        torch.testing.assert_close(pytree.tree_leaves(function(x)), list(program(x)))
+
+
+def test_a_list_of_numbers_that_data_gives() -> None:
+    def function(x: Tensor) -> Tensor:
+        return x[:, x.mean((0, 2)).topk(2)[1].tolist()]
+
+    program = onnx_aot.export(function, (torch.randn(2, 5, 3),), dynamic_shapes=({0: "n"},))
+    for size in (2, 4):
+        x = torch.randn(size, 5, 3)
         torch.testing.assert_close(program(x)[0], function(x))
 
 

@@ -131,9 +131,23 @@ def pieces(x: Tensor) -> Tensor:
     return torch.stack([piece.sum() for piece in x.split(counts.tolist())])
 
 
+def lengths(x: Tensor) -> Tensor:
+    return torch.LongTensor([x[x > 0].shape[0], 3])
+
+
+def padded(x: Tensor) -> Tensor:
+    length = int(x.abs().sum().ceil())
+    while True:
+        if length % 4 == 0:
+            return torch.arange(length)
+        length += 1
+
+
 @pytest.mark.parametrize(
     ("function", "args", "text", "fix"),
     [
+        (lengths, (X,), "return torch.LongTensor(", "write torch.tensor(..., dtype=...)"),
+        (padded, (X,), "if length % 4 == 0:", "make a function of the code for each way"),
         (repeated, (X, torch.tensor(3)), "for step in", "the number of iterations"),
         (selected, (X,), "for row in", "the number of iterations"),
         (pieces, (X,), "return torch.stack(", "the number of iterations"),
@@ -263,7 +277,7 @@ def test_sizes_that_only_draft_export_compares_are_no_places() -> None:
     assert "leave self.is_long with different values" in message
     assert "torch._check(max(1," not in message
     assert "selected = " not in message
-    assert "\n  fix: use a local variable; " in message
+    assert "     fix: use a local variable; " in message
 
 
 def test_the_fix_of_a_kept_choice_helps() -> None:

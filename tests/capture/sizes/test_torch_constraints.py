@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import onnx_aot
+from onnx_aot.capture.sizes.dimension_requests import RequestedDim
+from onnx_aot.capture.sizes.narrower_dims import suggest_narrower_dim
 from onnx_aot.errors import DynamicShapeError
 
 SUGGESTED = re.compile(r"fix: write (.+) for it, which is what the model accepts")
@@ -55,7 +57,7 @@ class Merging(nn.Module):
 
 def suggested(message: str) -> Any:
     """The ``Dim`` that a message suggests, made as it is written there."""
-    found = SUGGESTED.findall(message)
+    found = list(dict.fromkeys(SUGGESTED.findall(message)))
     assert len(found) == 1, message
     return eval(found[0], {"torch": torch})
 
@@ -82,9 +84,24 @@ def all_but_first(x: Tensor) -> Tensor:
     return x[:, 1:].reshape(2, -1, 3).unfold(1, 7, 1)
 
 
+def add_positions(x: Tensor) -> Tensor:
+    return x + torch.arange(5000)[: x.shape[1]]
+
+
+def sum_of_scales(x: Tensor) -> Tensor:
+    """Adds every 32nd element, repeated, to every fourth, as networks of several resolutions do.
+
+    29 to 32 elements, 61 to 64, and so on have as many of both.
+    """
+    return x[:, ::4] + x[:, ::32].repeat_interleave(8, 1)
+
+
 @pytest.mark.parametrize(
     ("function", "size", "given", "dim"),
     [
+        (sum_of_scales, 64, Dim("t"), "32*_t"),
+        (add_positions, 6, Dim("t"), "t"),
+        (add_positions, 6, Dim("t", max=7000), "t"),
         (frames, 400, Dim("t"), "40*_t"),
         (frames, 400, Dim("t", min=5, max=10_000), "40*_t"),
         (all_but_first, 31, Dim("t"), "3*_t + 1"),
@@ -100,7 +117,33 @@ def test_dims_that_are_suggested_can_be_pasted(
         onnx_aot.export(function, (x,), dynamic_shapes=({1: given},))
     narrower = suggested(str(raised.value))
     assert narrower.__name__ == dim
+    if function is add_positions:
+        assert narrower.max == 5000
     program = onnx_aot.export(function, (x,), dynamic_shapes=({1: narrower},))
     smallest = torch.randn(2, int(narrower.min) or size)
     for each in (x, smallest):
         torch.testing.assert_close(program(each)[0], function(each))
+
+
+def test_one_dim_is_suggested_for_the_dimensions_that_share_it() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.unfold(0, 20, 1).sum(-1), x.reshape(x.shape[0], -1, 8)
+
+    given, x = Dim("s"), torch.randn(32, 32)
+    with pytest.raises(DynamicShapeError) as raised:
+        onnx_aot.export(function, (x,), dynamic_shapes=({0: given, 1: given},))
+    narrower = suggested(str(raised.value))
+    assert (narrower.__name__, narrower.root.min) == ("8*_s", 3)
+    program = onnx_aot.export(function, (x,), dynamic_shapes=({0: narrower, 1: narrower},))
+    for size in (24, 40):
+        each = torch.randn(size, size)
+        for actual, expected in zip(program(each), function(each), strict=True):
+            torch.testing.assert_close(actual, expected)
+
+
+def test_a_dim_that_excludes_nothing_is_not_suggested() -> None:
+    dim = RequestedDim(0, "x", 0, "n", derived=False, may_be_static=False, given=Dim("n"))
+    assert suggest_narrower_dim(dim, ["(3*n - 1) // n == 2"], 4) == ""
+    assert suggest_narrower_dim(dim, ["33 <= n and n <= math.inf"], 64).startswith(
+        "write torch.export.Dim('n', min=33) for it"
+    )

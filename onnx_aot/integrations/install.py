@@ -107,7 +107,7 @@ def _in_place_of(original: Callable[..., Any], torchscript: bool) -> Callable[..
         mode = named_mode(options.get("training", "EVAL"))
         if mode == "PRESERVE" or older or (mode == "TRAINING") == getattr(model, "training", None):
             options.pop("training", None)
-        options = _supported(_without_defaults(options, original))
+        options = _as_served(_without_defaults(options, original))
         try:
             with _in_mode(model, mode) if older else contextlib.nullcontext():
                 program = export(
@@ -135,8 +135,14 @@ def _without_defaults(options: dict[str, Any], original: Callable[..., Any]) -> 
     }
 
 
-def _supported(options: dict[str, Any]) -> dict[str, Any]:
-    """Raises an opset that is too low to the lowest one; torch.onnx takes 18 for such a call."""
+def _as_served(options: dict[str, Any]) -> dict[str, Any]:
+    """Changes options that torch.onnx serves in part.
+
+    It ignores ``dynamic_axes`` beside ``dynamic_shapes``, which libraries pass for both exporters.
+    It takes opset 18 for one that is too low; this function takes the lowest.
+    """
+    if options.get("dynamic_shapes") is not None:
+        options = {name: value for name, value in options.items() if name != "dynamic_axes"}
     opset = options.get("opset_version")
     if not isinstance(opset, int) or not 0 < opset < MIN_OPSET:
         return options

@@ -241,6 +241,25 @@ def test_an_opset_below_the_lowest() -> None:
     assert program.model.opset_imports[""] == 11
 
 
+@pytest.mark.filterwarnings("error")
+def test_dynamic_shapes_and_dynamic_axes_for_both_exporters() -> None:
+    """torch.onnx reads the first; with ``dynamic_shapes=None`` it reads the second."""
+    model, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)
+    axes = {"x": {0: "rows"}, "y": {0: "rows"}}
+    with onnx_aot.installed():
+        torch_export: Any = torch.onnx.export
+        for shapes, name in ((({0: "n"},), "n"), (None, "rows")):
+            program = torch_export(
+                model,
+                (x,),
+                input_names=["x"],
+                output_names=["y"],
+                dynamic_axes=axes,
+                dynamic_shapes=shapes,
+            )
+            assert str(program.inputs[0]) == f"x: float32[{name}, 4]"
+
+
 # --- dynamo=False --------------------------------------------------------------------------------
 
 

@@ -57,8 +57,8 @@ def normalize_inputs(
 
     As in ``torch.onnx.export``, a dict at the end of ``args`` holds keyword arguments, unless its
     keys are not names of parameters of ``forward``; then it is the last positional argument.
-    Keyword arguments come in the order of the parameters, or of ``input_names`` if these are names
-    of parameters.
+    With ``input_names``, keyword arguments come in the order of the parameters, or in that of the
+    names if these are names of parameters.
 
     Container classes that torch does not know are registered.
 
@@ -99,6 +99,8 @@ def _ordered(
     The order of a dict says nothing about the order of the inputs: a tokenizer returns
     ``token_type_ids`` before ``attention_mask``, and ``forward`` takes it after.
     """
+    if not input_names:
+        return dict(named)
     listed = [name for name in input_names if name in named]
     by_name = len(listed) in (len(named), len(input_names))
     order = [*(listed if by_name else ()), *signature.parameters]

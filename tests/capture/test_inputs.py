@@ -256,7 +256,6 @@ def _weighted(a: Tensor, b: Tensor, c: Tensor, **more: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ("", "abc"),
         ("abc", "abc"),
         ("cba", "cba"),
         ("ca", "cab"),
@@ -276,12 +275,15 @@ def test_keyword_inputs_in_any_order(given: str, names: str, expected: str) -> N
 
 def test_keyword_inputs_after_others_and_beyond_the_parameters() -> None:
     kwargs = {"e": X + 4, "c": X + 2, "d": X + 3, "b": X + 1}
-    program = onnx_aot.export(_weighted, (X,), kwargs=kwargs)
-    assert [value.name for value in program.inputs] == ["a", "b", "c", "e", "d"]
-    torch.testing.assert_close(program(X, **kwargs)[0], _weighted(X, **kwargs))
-    program = onnx_aot.export(_weighted, (X,), kwargs=kwargs, input_names=["first", *"cbde"])
-    assert [value.name for value in program.inputs] == ["first", *"cbde"]
-    torch.testing.assert_close(program(X, **kwargs)[0], _weighted(X, **kwargs))
+    for names, expected in (
+        ([], "aecdb"),  # without names, in the order of the dict
+        (["a"], "abced"),
+        (["a", *"cbde"], "acbde"),
+        (["i", *"cbde"], "icbde"),
+    ):
+        program = onnx_aot.export(_weighted, (X,), kwargs=kwargs, input_names=names)
+        assert [value.name for value in program.inputs] == list(expected)
+        torch.testing.assert_close(program(X, **kwargs)[0], _weighted(X, **kwargs))
 
 
 def test_a_number_where_a_tensor_was() -> None:

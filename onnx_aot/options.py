@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_OPSET",
+    "RETIRED",
     "Options",
     "check_choice",
     "check_optimize",
@@ -21,6 +22,7 @@ __all__ = [
     "check_retired",
     "choose_opset",
     "choose_target",
+    "named_mode",
     "names_given",
 ]
 
@@ -256,7 +258,7 @@ class Retired(NamedTuple):
     advice: str
 
 
-def _mode(value: Any) -> str:
+def named_mode(value: Any) -> str:
     """Upper-case name of a mode: ``"EVAL"`` for ``TrainingMode.EVAL`` and for ``"EVAL"``."""
     return str(getattr(value, "name", value)).rpartition(".")[2].upper()
 
@@ -275,11 +277,11 @@ def _check_classes(given: Any) -> None:
 
 RETIRED: dict[str, Retired] = {
     "training": Retired(
-        lambda value: _mode(value) in ("EVAL", "PRESERVE"),
+        lambda value: named_mode(value) in ("EVAL", "PRESERVE"),
         "call model.eval() or model.train() before exporting",
     ),
     "operator_export_type": Retired(
-        lambda value: _mode(value) == "ONNX",
+        lambda value: named_mode(value) == "ONNX",
         'use unsupported="emit", which emits operators without a translation in a domain of their '
         "own, or give translations in custom_translation_table",
     ),

@@ -7,7 +7,7 @@ import difflib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,11 +47,18 @@ class Inputs:
     separated: tuple[str, ...] = ()
 
 
-def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Inputs:
+def normalize_inputs(
+    model: torch.nn.Module,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    input_names: Sequence[str] = (),
+) -> Inputs:
     """Wraps a single tensor in a tuple and moves a trailing dict of keyword arguments to kwargs.
 
     As in ``torch.onnx.export``, a dict at the end of ``args`` holds keyword arguments, unless its
     keys are not names of parameters of ``forward``; then it is the last positional argument.
+    With ``input_names``, keyword arguments come in the order of the parameters, or in that of the
+    names if these are names of parameters.
 
     Container classes that torch does not know are registered.
 
@@ -78,9 +85,27 @@ def normalize_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any
         collects = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
         for path, given in value.items() if collects else [(name, value)]:
             register_containers(given, path, INPUTS)
+    named = _ordered(signature, named, input_names)
     distinct, separated = _separate_memory((positional, named))
     positional, named = wrap_constants(distinct)
     return Inputs(positional, named, separated)
+
+
+def _ordered(
+    signature: inspect.Signature, named: Mapping[str, Any], input_names: Sequence[str]
+) -> dict[str, Any]:
+    """Sorts keyword inputs, so that names in ``input_names`` go to the parameters that they name.
+
+    The order of a dict says nothing about the order of the inputs: a tokenizer returns
+    ``token_type_ids`` before ``attention_mask``, and ``forward`` takes it after.
+    """
+    if not input_names:
+        return dict(named)
+    listed = [name for name in input_names if name in named]
+    by_name = len(listed) in (len(named), len(input_names))
+    order = [*(listed if by_name else ()), *signature.parameters]
+    rank = {name: index for index, name in reversed([*enumerate(order)])}
+    return {name: named[name] for name in sorted(named, key=lambda n: rank.get(n, len(order)))}
 
 
 _GIVE_INPUTS = 'Give them as export(model, (x, y), kwargs={"mask": mask})'

@@ -126,7 +126,7 @@ def capture_model(
     else:
         model = as_module(model)
         refuse_real_tensors(model, args, kwargs)
-        inputs = normalize_inputs(model, args, kwargs)
+        inputs = normalize_inputs(model, args, kwargs, options.input_names)
         arguments = bind_arguments(model, inputs)
     requested = asked = resolve_dynamic_shapes(
         arguments,

@@ -346,8 +346,15 @@ def _register(value: Any) -> bool:
 
 
 def has_parts(value: Any) -> bool:
-    """True if a value is an object whose attributes are understood: a record or a cache."""
-    return _is_record(value) or _is_cache(value) or _is_cache_layer(value)
+    """True if a value is an object whose attributes are understood: a record or a cache.
+
+    An object that cannot be asked is neither: for attributes that it lacks, its class raises
+    another error than ``AttributeError``, such as ``KeyError`` where it looks them up in a dict.
+    """
+    try:
+        return _is_record(value) or _is_cache(value) or _is_cache_layer(value)
+    except Exception:
+        return False
 
 
 def _is_record(value: Any) -> bool:

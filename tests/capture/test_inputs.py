@@ -248,6 +248,44 @@ def test_defaults_of_forward() -> None:
     torch.testing.assert_close(same(X)[0], X * 2)
 
 
+def _weighted(a: Tensor, b: Tensor, c: Tensor, **more: Tensor) -> Tensor:
+    return a + 10 * b + 100 * c + sum(more.values())
+
+
+@pytest.mark.parametrize("given", ["abc", "cab", "bca"])
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("abc", "abc"),
+        ("cba", "cba"),
+        ("ca", "cab"),
+        ("xyz", "xyz"),
+        ("xbz", "xbz"),
+    ],
+)
+def test_keyword_inputs_in_any_order(given: str, names: str, expected: str) -> None:
+    """Names are those of parameters, or are for the parameters in order."""
+    values = dict(zip("abc", (X, X + 1, X + 2), strict=True))
+    kwargs = {name: values[name] for name in given}
+    program = onnx_aot.export(_weighted, kwargs=kwargs, input_names=list(names))
+    assert [value.name for value in program.inputs] == list(expected)
+    torch.testing.assert_close(program(**kwargs)[0], _weighted(**values))
+    torch.testing.assert_close(program(*values.values())[0], _weighted(**values))
+
+
+def test_keyword_inputs_after_others_and_beyond_the_parameters() -> None:
+    kwargs = {"e": X + 4, "c": X + 2, "d": X + 3, "b": X + 1}
+    for names, expected in (
+        ([], "aecdb"),  # without names, in the order of the dict
+        (["a"], "abced"),
+        (["a", *"cbde"], "acbde"),
+        (["i", *"cbde"], "icbde"),
+    ):
+        program = onnx_aot.export(_weighted, (X,), kwargs=kwargs, input_names=names)
+        assert [value.name for value in program.inputs] == list(expected)
+        torch.testing.assert_close(program(X, **kwargs)[0], _weighted(X, **kwargs))
+
+
 def test_a_number_where_a_tensor_was() -> None:
     program = onnx_aot.export(lambda x, n: x * n, (X, torch.tensor(2)))
     torch.testing.assert_close(program(X, 3)[0], X * 3)

@@ -73,3 +73,40 @@ def test_a_parameter_that_forward_writes_is_restored() -> None:
         program = onnx_aot.export(module, (torch.ones(4, 2),), dynamic_shapes=({0: "n"},))
     assert module.weight.tolist() == [1, 1]
     assert program(torch.ones(3, 2))[0].tolist() == [[3, 3]] * 3
+
+
+class _Strict(type):
+    def __getattr__(cls, name: str) -> Any:
+        raise LookupError(name)
+
+
+class _Injected(metaclass=_Strict):
+    """A class that raises for attributes that it lacks, as dependency injection does."""
+
+
+class _Settings:
+    def __init__(self, **values: float) -> None:
+        self.__dict__["values"] = values
+
+    def __getattr__(self, name: str) -> float:
+        values: dict[str, float] = self.__dict__["values"]
+        return values[name]  # KeyError, and not AttributeError, for others
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: _Settings(scale=2.0), _Injected, lambda: _Injected],
+    ids=["dict", "object", "class"],
+)
+@pytest.mark.filterwarnings("error")
+def test_an_attribute_that_cannot_be_asked(make: Any) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = make()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.held.scale if isinstance(self.held, _Settings) else x * 2
+
+    program = onnx_aot.export(Model(), (X,))
+    torch.testing.assert_close(program(X)[0], X * 2)

@@ -14,7 +14,7 @@ import torch.onnx
 import torch.utils._pytree as pytree
 
 import onnx_aot
-from onnx_aot.errors import CaptureError, InferenceError
+from onnx_aot.errors import CaptureError, InferenceError, InvalidOptionError
 
 Tensor = torch.Tensor
 ORIGINAL = torch.onnx.export
@@ -156,7 +156,6 @@ def test_outputs_are_those_of_the_model() -> None:
     assert len(program.outputs) == 3
 
 
-@pytest.mark.filterwarnings("ignore:the option do_constant_folding")
 def test_calls_as_libraries_write_them(tmp_path: Path) -> None:
     """All data goes into a file object; options of both exporters are passed together."""
     model, x = torch.nn.Conv2d(3, 8, 3).eval(), torch.randn(1, 3, 16, 16)
@@ -188,6 +187,134 @@ def test_calls_as_libraries_write_them(tmp_path: Path) -> None:
     assert [path.suffix for path in tmp_path.iterdir()] == [".md"]
     x = torch.randn(3, 3, 20, 16)
     torch.testing.assert_close(program(x)[0], model(x))
+
+
+class Dropping(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layers(x)
+        return y
+
+
+@pytest.mark.filterwarnings("error")
+def test_defaults_of_the_older_exporter_ask_for_nothing() -> None:
+    """Libraries that serve several releases of torch give all options, also those of the older."""
+    model, x = Dropping().eval(), torch.randn(2, 4)
+    older = {
+        "training": torch.onnx.TrainingMode.EVAL,
+        "operator_export_type": torch.onnx.OperatorExportTypes.ONNX,
+        "do_constant_folding": True,
+        "autograd_inlining": True,
+        "keep_initializers_as_inputs": None,
+    }
+    with onnx_aot.installed():
+        torch_export: Any = torch.onnx.export
+        program = torch_export(model, (x,), **older)
+        torch_export(model, (x,), training=torch.onnx.TrainingMode.PRESERVE)
+    torch.testing.assert_close(program(x)[0], model(x))
+    with onnx_aot.installed(), pytest.warns(onnx_aot.OnnxExporterWarning, match="use optimize"):
+        torch_export(model, (x,), do_constant_folding=False)
+
+
+def test_training_mode_as_the_model_has_it() -> None:
+    x = torch.randn(2, 4)
+    training = torch.onnx.TrainingMode.TRAINING
+    with onnx_aot.installed():
+        torch_export: Any = torch.onnx.export
+        with pytest.warns(onnx_aot.OnnxExporterWarning, match="captured in training mode"):
+            torch_export(Dropping().train(), (x,), training=training)
+        with pytest.raises(InvalidOptionError, match=r"call model\.eval\(\) or model\.train\(\)"):
+            torch_export(Dropping().eval(), (x,), training=training)
+
+
+def test_an_opset_below_the_lowest() -> None:
+    with onnx_aot.installed():
+        torch_export: Any = torch.onnx.export
+        with pytest.warns(onnx_aot.OnnxExporterWarning, match="is 9, and the model has opset 11"):
+            program = torch_export(torch.nn.Linear(4, 3), torch.randn(2, 4), opset_version=9)
+        for wrong in (0, 99, "17"):
+            with pytest.raises(InvalidOptionError):
+                torch_export(torch.nn.Linear(4, 3), torch.randn(2, 4), opset_version=wrong)
+    assert program.model.opset_imports[""] == 11
+
+
+@pytest.mark.filterwarnings("error")
+def test_dynamic_shapes_and_dynamic_axes_for_both_exporters() -> None:
+    """torch.onnx reads the first; with ``dynamic_shapes=None`` it reads the second."""
+    model, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)
+    axes = {"x": {0: "rows"}, "y": {0: "rows"}}
+    with onnx_aot.installed():
+        torch_export: Any = torch.onnx.export
+        for shapes, name in ((({0: "n"},), "n"), (None, "rows")):
+            program = torch_export(
+                model,
+                (x,),
+                input_names=["x"],
+                output_names=["y"],
+                dynamic_axes=axes,
+                dynamic_shapes=shapes,
+            )
+            assert str(program.inputs[0]) == f"x: float32[{name}, 4]"
+
+
+# --- dynamo=False --------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error")
+def test_calls_of_the_older_exporter(tmp_path: Path) -> None:
+    """The model is exported in evaluation mode, with its weights in one file, as they expect."""
+    model, path = Dropping().train(), tmp_path / "m.onnx"
+    model.layers[0].eval()
+    with onnx_aot.installed(torchscript=True):
+        torch.onnx.export(
+            model,
+            torch.randn(2, 4),
+            str(path),
+            dynamo=False,
+            input_names=["x"],
+            output_names=["y"],
+            dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
+        )
+    assert torch.onnx.export is ORIGINAL
+    assert onnx.load(path).producer_name == "onnx_aot"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["m.onnx"]
+    assert [module.training for module in model.modules()] == [True, True, False, True]
+    x = torch.randn(5, 4)
+    (got,) = onnx_aot.ONNXProgram.load(path)(x)
+    torch.testing.assert_close(got, model.eval()(x))
+
+
+def test_the_mode_that_the_older_exporter_is_asked_for() -> None:
+    x, modes = torch.randn(2, 4), torch.onnx.TrainingMode
+    with onnx_aot.installed(torchscript=True):
+        torch_export: Any = torch.onnx.export
+        for model, mode in ((Dropping(), modes.PRESERVE), (Dropping().eval(), modes.TRAINING)):
+            before = model.training
+            with pytest.warns(onnx_aot.OnnxExporterWarning, match="captured in training mode"):
+                torch_export(model, (x,), io.BytesIO(), dynamo=False, training=mode)
+            assert model.training is before
+        doubled = torch_export(lambda x: x * 2, (x,), io.BytesIO(), dynamo=False)
+    torch.testing.assert_close(doubled(x)[0], x * 2)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_install_serves_can_change(tmp_path: Path) -> None:
+    model, x, path = Dropping().eval(), torch.randn(2, 4), str(tmp_path / "m.onnx")
+    producers = []
+    onnx_aot.install()
+    with onnx_aot.installed(torchscript=True):
+        torch.onnx.export(model, x, path, dynamo=False)
+        producers.append(onnx.load(path).producer_name)
+    for torchscript in (False, True):
+        onnx_aot.install(torchscript=torchscript)
+        torch.onnx.export(model, x, path, dynamo=False)
+        producers.append(onnx.load(path).producer_name)
+    onnx_aot.uninstall()
+    assert torch.onnx.export is ORIGINAL
+    assert producers == ["onnx_aot", "pytorch", "onnx_aot"]
 
 
 # --- key-value caches ----------------------------------------------------------------------------

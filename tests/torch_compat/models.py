@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import ctc_loss
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.onnx.operators import shape_as_tensor
 
 __all__ = ["MODELS", "SIZE_FUNCTIONS", "Example"]
 
@@ -505,6 +506,7 @@ MODELS: dict[str, Example] = {
     "validated": Example(function(validated), rows),
     "as tensor": Example(function(as_tensor), rows),
     "data": Example(function(lambda x: x.data * 2), rows),
+    "shape as a tensor": Example(function(shape_as_tensor), rows),
     "assigned data": Example(function(assigned_data), rows),
     "data in a branch": Example(function(data_in_branch), rows),
     **{

@@ -94,6 +94,7 @@ REFUSED: dict[str, tuple[str, type[Exception], str]] = {
         "affine_grid_generator",
     ),
     "torch.nn:Module.to": ("moves", CaptureError, "Couldn.t swap Linear.weight"),
+    "torch:_shape_as_tensor": ("shape as a tensor", CaptureError, "data is not allocated"),
     "torch:Tensor.data": ("data", CaptureError, "capture does not see"),
     **{
         f"torch.fx.experimental.proxy_tensor:{name}": (

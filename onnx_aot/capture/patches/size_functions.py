@@ -423,7 +423,17 @@ def _has_logarithms(*numbers: Any) -> bool:
     return all(has_log2(number) for number in numbers if isinstance(number, SYMBOLIC))
 
 
+def _shape_as_tensor(self: Tensor) -> Tensor:
+    return torch.tensor(self.shape, dtype=torch.int64, device="cpu")
+
+
 SIZE_FUNCTIONS: tuple[Patch, ...] = (
+    Patch(
+        "torch:_shape_as_tensor",  # which torch.onnx.operators.shape_as_tensor calls
+        lambda original, settings: _shape_as_tensor,
+        "Models that take the shape of a tensor as a tensor are refused.",
+        when=lambda settings: not settings.strict,
+    ),
     Patch(
         "numpy.sqrt of a size",
         lambda original, settings: _square_root,  # NumPy calls this method of objects

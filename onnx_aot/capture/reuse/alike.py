@@ -117,7 +117,18 @@ def _compare(first: torch.nn.Module, other: torch.nn.Module, path: str = "") -> 
 
 
 def are_equal(left: Any, right: Any, depth: int = 4) -> bool:
-    """True if two attributes hold the same: one object, or equal numbers, texts and containers."""
+    """True if two attributes hold the same: one object, or equal numbers, texts and containers.
+
+    What raises while it is compared is not equal: classes may answer requests for attributes that
+    they do not have with errors of their own.
+    """
+    try:
+        return _are_equal(left, right, depth)
+    except Exception:
+        return False
+
+
+def _are_equal(left: Any, right: Any, depth: int) -> bool:
     if left is right:
         return True
     if type(left) is not type(right) or depth == 0:
@@ -130,7 +141,7 @@ def are_equal(left: Any, right: Any, depth: int = 4) -> bool:
 
 
 def _have_equal_parts(left: Any, right: Any, depth: int) -> bool:
-    equal = functools.partial(are_equal, depth=depth)
+    equal = functools.partial(_are_equal, depth=depth)
     if isinstance(left, Mapping):
         return list(left) == list(right) and all(map(equal, left.values(), right.values()))
     if isinstance(left, (list, tuple)):

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from torch.onnx.operators import shape_as_tensor
 
 import onnx_aot
 from tests.tolerances import assert_close
@@ -35,6 +36,8 @@ def resynthesize(x: Tensor, **options: Any) -> Tensor:
 CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "sqrt of a product": lambda x: x * math.sqrt(x.shape[0] * x.shape[1]),
     "sqrt, as a size": lambda x: x[:, : int(math.sqrt(x.shape[0] * x.shape[1]))],
+    "shape as a tensor": lambda x: shape_as_tensor(x)[1:] * 2,
+    "shape as a tensor, limits": lambda x: x.new_zeros((12 - shape_as_tensor(x)[1]).clamp(min=0)),
     "linspace, dtype": lambda x: torch.linspace(-1, 2, steps=x.shape[1], dtype=torch.float64),
     "linspace, ints": lambda x: torch.linspace(0, 10, x.shape[1], dtype=torch.int64),
     "linspace, dynamic bounds": lambda x: torch.linspace(0, x.shape[1] - 1, 5),
@@ -132,6 +135,16 @@ def test_padding_by_sizes(mode: str) -> None:
     program = onnx_aot.export(model, (rows(6),), dynamic_shapes=({1: "n"},))
     for count in (6, 9, 4):
         assert_close(program(rows(count))[0], model(rows(count))[0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_static_shapes_as_tensors() -> None:
+    model = wrap(lambda x: (x / shape_as_tensor(x)[1:].max().to(x.dtype), shape_as_tensor(x.sum())))
+    program = onnx_aot.export(model, (rows(6),))
+    scaled, shape, _ = program(rows(6))
+    assert_close(scaled, model(rows(6))[0][0])
+    assert shape.dtype == torch.int64
+    assert shape.shape == (0,)
 
 
 def test_plain_numbers_are_left_to_torch() -> None:

@@ -85,13 +85,13 @@ def normalize_inputs(
         collects = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
         for path, given in value.items() if collects else [(name, value)]:
             register_containers(given, path, INPUTS)
-    named = _ordered(signature, named, input_names)
+    named = _order_named(signature, named, input_names)
     distinct, separated = _separate_memory((positional, named))
     positional, named = wrap_constants(distinct)
     return Inputs(positional, named, separated)
 
 
-def _ordered(
+def _order_named(
     signature: inspect.Signature, named: Mapping[str, Any], input_names: Sequence[str]
 ) -> dict[str, Any]:
     """Sorts keyword inputs, so that names in ``input_names`` go to the parameters that they name.

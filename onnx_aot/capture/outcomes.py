@@ -7,6 +7,7 @@ import functools
 
 from onnx_aot.capture.attempts import Attempt, Captured, Failure
 from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.sizes.data_equalities import find_repeated
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.example_check import (
     find_smallest,
@@ -348,6 +349,8 @@ class Outcomes:
         asked = self.best().captured
         if asked is not None and find_squeezed_ones(asked.program, requested, left_to_model=False):
             return False  # an ONNX model has the same rank at every size
+        if asked is not None and find_repeated(asked.program, requested, left_to_model=False):
+            return False  # as well at other sizes, for other data
         bounded = self._find_bounded() if attempt.plan.request == "beyond" else None
         if not is_right_for_example(
             program, self.model.module, self.model.inputs, requested, bounded

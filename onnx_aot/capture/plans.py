@@ -20,6 +20,7 @@ from onnx_aot.capture.module_state import initialize_lazy_modules
 from onnx_aot.capture.outcomes import Outcomes
 from onnx_aot.capture.refusals import check_example, describe_retry, refuse_model
 from onnx_aot.capture.scripted.children import is_scripted
+from onnx_aot.capture.sizes.data_equalities import find_repeated
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import (
@@ -169,12 +170,19 @@ def _broadcasts_in_example(attempts: Outcomes) -> bool:
 
 
 def _find_wrong_ones(attempts: Outcomes) -> list[RequestedDim]:
-    """The dimensions of size 1 that the model may fix, if it squeezes them or limits them to 1."""
+    """The dimensions that the model may fix and that are wrong for the example.
+
+    It squeezes a size of 1, limits it to 1, or repeats it along a size of data.
+    """
     best = attempts.best(attempts.last.plan.request)
     if best.captured is None or best.plan.request != "asked":
         return []
     program, requested = best.captured.program, best.plan.requested
-    found = find_squeezed_ones(program, requested) + find_limited_ones(program, requested)
+    found = [
+        *find_squeezed_ones(program, requested),
+        *find_limited_ones(program, requested),
+        *find_repeated(program, requested),
+    ]
     return list(dict.fromkeys(found))
 
 

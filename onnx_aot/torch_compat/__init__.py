@@ -162,6 +162,7 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     is_batched,
     is_data_symbol,
     is_symbol,
+    is_taken_for_data,
     is_written_to,
     known_number,
     memory_keys,
@@ -176,6 +177,7 @@ from onnx_aot.torch_compat.symbolic_sizes import (
     symbolic_expression,
     symbolic_truth,
     symbols_of_its_own,
+    takes_data_for_sizes,
 )
 from onnx_aot.torch_compat.texts import (
     ASSERTING,
@@ -406,6 +408,7 @@ __all__ = [
     "is_size_of_slice",
     "is_size_of_tensor",
     "is_symbol",
+    "is_taken_for_data",
     "is_tested",
     "is_traced",
     "is_transform",
@@ -473,6 +476,7 @@ __all__ = [
     "symbolic_expression",
     "symbolic_truth",
     "symbols_of_its_own",
+    "takes_data_for_sizes",
     "takes_fakes_only",
     "to_double",
     "trace_below_transforms",

@@ -34,6 +34,7 @@ __all__ = [
     "is_batched",
     "is_data_symbol",
     "is_symbol",
+    "is_taken_for_data",
     "is_written_to",
     "known_number",
     "memory_keys",
@@ -48,6 +49,7 @@ __all__ = [
     "symbolic_expression",
     "symbolic_truth",
     "symbols_of_its_own",
+    "takes_data_for_sizes",
 ]
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"
@@ -390,6 +392,26 @@ def decision_symbols(env: Any, expression: Any) -> dict[str, tuple[tuple[str, ..
             hint = None
         found[str(symbol)] = (sources, None if hint is None else int(hint))
     return found
+
+
+def is_taken_for_data(size: Any) -> bool:
+    """True if a size is a number of the data that the capture takes to be equal to other sizes.
+
+    Where two sizes meet, torch takes them for equal unless it knows that one of them is 1, and the
+    size of data may be.
+    """
+    if not isinstance(size, torch.SymInt):
+        return False
+    own: set[Any] = getattr(expression_key(size), "free_symbols", set())
+    now: set[Any] = getattr(symbolic_expression(size), "free_symbols", set())
+    return any(map(is_data_symbol, own - now))
+
+
+def takes_data_for_sizes(size: Any) -> bool:
+    """True if the capture that a size is of takes a number of the data to be equal to others."""
+    env = getattr(getattr(size, "node", None), "shape_env", None)
+    equalities = private_attribute(env, f"{_SHAPES}:ShapeEnv.replacements", {})
+    return any(map(is_data_symbol, equalities))
 
 
 def find_kernel_with_number(frame: FrameType | None, outside: FrameType) -> OpOverload | None:

@@ -37,7 +37,13 @@ from onnx_aot.ops.registry import (
     find_candidates,
 )
 from onnx_aot.ops.user.placeholder_nodes import emit_unsupported
-from onnx_aot.torch_compat import HigherOrderOperator, OpOverload, higher_order, schema_of
+from onnx_aot.torch_compat import (
+    HigherOrderOperator,
+    OpOverload,
+    higher_order,
+    is_taken_for_data,
+    schema_of,
+)
 from onnx_aot.torch_ops.rolled_loops import rolled
 from onnx_aot.translate.candidates import NoCandidateError, Plan, plan_of, try_candidates
 from onnx_aot.translate.check_results import refuse_other_results
@@ -255,7 +261,8 @@ class Walker:
             return self.argument(node.args)
         if isinstance(recorded, (int, float, bool)):
             return recorded
-        size_name = self.dimensions.name(recorded)
+        # A number of the data is computed from it, though torch may take it to be equal to a size.
+        size_name = None if is_taken_for_data(recorded) else self.dimensions.name(recorded)
         if size_name is not None:
             known = self.op.known_size(size_name)
             if known is not None:

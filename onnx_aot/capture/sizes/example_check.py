@@ -14,27 +14,23 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx import Node
 
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.module_state import run_model
 from onnx_aot.capture.sizes.captured_dimensions import sizes_of
+from onnx_aot.capture.sizes.data_equalities import find_data_equalities
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
+from onnx_aot.capture.sizes.graph_runs import may_write_weights, run_graph
 from onnx_aot.capture.sizes.guards import Decision
 from onnx_aot.capture.sizes.other_examples import Root, find_root, resize_inputs
 from onnx_aot.capture.sizes.size_branches import find_small_branches, is_rare
 from onnx_aot.capture.tracing_state import running_as_in_export
 from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
-    ASSERTIONS,
     SIZE_TERM,
-    HigherOrderOperator,
-    OpOverload,
     has_elements,
     is_symbol,
     pytree,
-    schema_of,
     set_size_conditions,
     size_conditions,
     symbolic_expression,
@@ -122,7 +118,8 @@ def describe_wrong_sizes(
     """Finds the lines that branch for size 0 or 1, if the program then differs from the model.
 
     It also differs if it fails where the model does not, as ``ids.max()`` of no elements does
-    behind ``if len(ids) > 0:``. Nothing is said of a program that cannot be compared, as
+    behind ``if len(ids) > 0:``, or if PyTorch repeats a size of 1 that the capture takes to be
+    equal to a size of data. Nothing is said of a program that cannot be compared, as
     ``is_right_for_example`` says, nor of sizes that the model refuses.
 
     Args:
@@ -143,7 +140,9 @@ def describe_wrong_sizes(
     found: dict[str, None] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
-        for dim, size, line, pieces in find_small_branches(requested, tuple(decisions), said):
+        branches = find_small_branches(requested, tuple(decisions), said)
+        equalities = find_data_equalities(program, requested)
+        for dim, size, line, pieces in itertools.chain(branches, equalities):
             sizes = _sizes_together(program, requested, dim, size)
             if any(other < 0 for other in sizes.values()):
                 continue
@@ -200,7 +199,7 @@ def _fails_only_at(
     def runs(given: Inputs) -> bool:
         leaves = pytree.tree_leaves((given.args, given.kwargs))
         try:
-            _run_graph(program, leaves, _may_write_weights(program))
+            run_graph(program, leaves, may_write_weights(program))
         except Exception:
             return False
         return True
@@ -322,11 +321,11 @@ def has_equal_results(
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
     if any(isinstance(w, torch.Tensor) and not has_elements(w) for w in (*weights, *leaves)):
         return None
-    writes, counts = _may_write_weights(program), write_counts(module.parameters())
+    writes, counts = may_write_weights(program), write_counts(module.parameters())
     try:
         with running_as_in_export():
             expected = pytree.tree_leaves(run_model(module, inputs, writes))
-        actual, is_random = _run_graph(program, leaves, writes)
+        actual, is_random = run_graph(program, leaves, writes)
     except Exception:  # nodes that were captured only for translation do not run
         return None
     if not writes and write_counts(module.parameters()) != counts:
@@ -351,64 +350,3 @@ def _is_close(actual: Any, expected: Any) -> bool:
     known = expected.abs().nan_to_num(0, 0, 0)
     largest = float(known.max()) if known.numel() else 0.0
     return torch.allclose(actual, expected, relative, relative * largest, equal_nan=True)
-
-
-class _WithoutAssertions(torch.fx.Interpreter):
-    def run_node(self, n: torch.fx.Node) -> Any:
-        return None if n.target in ASSERTIONS else super().run_node(n)
-
-
-def _may_write_weights(program: torch.export.ExportedProgram) -> bool:
-    """True unless no operator of a captured graph writes to a parameter or to a view of one."""
-    specs = program.graph_signature.input_specs
-    weights = {spec.arg.name for spec in specs if spec.kind == InputKind.PARAMETER}
-    for node in program.graph.nodes:
-        if isinstance(node.target, HigherOrderOperator):
-            return True
-        if not isinstance(node.target, OpOverload):
-            continue
-        for position, argument in enumerate(schema_of(node.target).arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                given = node.args[position] if position < len(node.args) else None
-                written = pytree.tree_leaves(node.kwargs.get(argument.name, given))
-                if weights & {_base_of(one).name for one in written if isinstance(one, Node)}:
-                    return True
-    return False
-
-
-def _base_of(node: Node) -> Node:
-    """The node at which a chain of first arguments begins; views have what they view there."""
-    while node.args and isinstance(node.args[0], Node):
-        node = node.args[0]
-    return node
-
-
-def _run_graph(
-    program: torch.export.ExportedProgram, leaves: list[Any], writes_weights: bool
-) -> tuple[list[Any], bool]:
-    """Runs a captured graph on the leaves of its inputs, and on copies of its weights if it writes.
-
-    Returns:
-        The leaves of its outputs, and whether it draws random numbers. Operators do not tell:
-        dropout draws none in evaluation.
-    """
-    signature = program.graph_signature
-    remaining = iter(leaves)
-    given = []
-    for spec in signature.input_specs:
-        if spec.kind == InputKind.USER_INPUT:
-            value = next(remaining)
-        else:
-            name = str(spec.target)
-            value = program.state_dict.get(name, program.constants.get(name))
-        if isinstance(value, torch.Tensor) and (writes_weights or spec.kind != InputKind.PARAMETER):
-            value = value.clone()
-        given.append(value)
-    run = _WithoutAssertions(program.graph_module, garbage_collect_values=True)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        state = torch.get_rng_state()
-        results = run.run(*given, enable_io_processing=False)
-        is_random = not torch.equal(torch.get_rng_state(), state)
-    kinds = [spec.kind for spec in signature.output_specs]
-    outputs = [r for r, k in zip(results, kinds, strict=True) if k == OutputKind.USER_OUTPUT]
-    return outputs, is_random

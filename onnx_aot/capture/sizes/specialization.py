@@ -27,6 +27,7 @@ from onnx_aot.capture.sizes.captured_dimensions import (
     sizes_of,
     static_dimensions,
 )
+from onnx_aot.capture.sizes.data_equalities import describe_repeated
 from onnx_aot.capture.sizes.deciding_lines import (
     find_symbol,
     lines_fixing,
@@ -141,7 +142,8 @@ def find_undelivered(
         if branch.dim not in static:
             static.add(branch.dim)
             found.append(_describe_rare(branch))
-    for dim, (what, fix, lines) in describe_squeezed(program, requested).items():
+    others = describe_squeezed(program, requested) | describe_repeated(program, requested)
+    for dim, (what, fix, lines) in others.items():
         if dim not in static:
             static.add(dim)
             found.append(Finding(dim, what, lines, fix))

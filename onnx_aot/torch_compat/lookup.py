@@ -72,8 +72,8 @@ PRIVATE: dict[str, str] = {
         "runtime_checks=True checks on both sides of a branch what the model states on one."
     ),
     f"{_SHAPES}:ShapeEnv.replacements": (
-        "What a number of data is on one side of a branch, it counts as on the other, and sizes of 1 "
-        "that PyTorch repeats along a size of data are taken for that size."
+        "What a number of data is on one side of a branch, it counts as on the other, and sizes of "
+        "1 that PyTorch repeats along a size of data are taken for that size."
     ),
     f"{_SHAPES}:ShapeEnv.guards": (
         "Models that pad to a multiple if that is necessary are captured once for each case."

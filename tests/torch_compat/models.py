@@ -506,7 +506,7 @@ MODELS: dict[str, Example] = {
     "validated": Example(function(validated), rows),
     "as tensor": Example(function(as_tensor), rows),
     "data": Example(function(lambda x: x.data * 2), rows),
-    "shape as a tensor": Example(function(shape_as_tensor), rows),
+    "shape as a tensor": Example(function(lambda x: shape_as_tensor(x) * 1), rows),
     "assigned data": Example(function(assigned_data), rows),
     "data in a branch": Example(function(data_in_branch), rows),
     **{

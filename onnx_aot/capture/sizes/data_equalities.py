@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from onnx_aot.capture.sizes.guards import Location
 from onnx_aot.capture.sizes.size_branches import SmallBranch
 from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import (
+    OpOverload,
     aten,
     decision_symbols,
     has_elements,
@@ -78,7 +79,7 @@ def find_data_equalities(
 ) -> Iterator[SmallBranch]:
     """Yields the dimensions that are taken to be equal to a size of data, which 1 need not be."""
     sizes = [(dim, size) for dim, size in sizes_of(program, requested) if _is_symbolic(size)]
-    if not any(takes_data_for_sizes(size) for _, size in sizes):
+    if not _has_equalities(program, sizes):
         return
     lines: dict[Any, str] = {}
     for node in program.graph.nodes:
@@ -92,12 +93,29 @@ def find_data_equalities(
             yield SmallBranch(dim, 1, f"a broadcast to a size of data at {line_of_data}", False)
 
 
+_READS_DATA = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
+def _has_equalities(
+    program: torch.export.ExportedProgram, sizes: Sequence[tuple[RequestedDim, Any]]
+) -> bool:
+    """True if sizes may be taken to be equal to numbers of the data.
+
+    Torch makes the same symbols for slices whose sizes it cannot tell; they are no numbers of data.
+    """
+    return any(takes_data_for_sizes(size) for _, size in sizes) and any(
+        _READS_DATA & set(node.target.tags)
+        for node in program.graph.nodes
+        if isinstance(node.target, OpOverload)
+    )
+
+
 def _compare(
     program: torch.export.ExportedProgram, requested: DynamicShapes
 ) -> dict[RequestedDim, torch.fx.Node]:
     """Returns the dimensions, each with the first node that has another size in the example."""
     sizes = list(sizes_of(program, requested))
-    if not any(takes_data_for_sizes(size) for _, size in sizes):
+    if not _has_equalities(program, sizes):
         return {}
     if program not in _DIFFERING:
         _DIFFERING[program] = _run_example(program)

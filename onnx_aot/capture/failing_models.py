@@ -12,6 +12,7 @@ import torch
 from onnx_aot.capture.inputs import Inputs, bind_arguments
 from onnx_aot.capture.module_state import error_of_model
 from onnx_aot.capture.sizes.guards import as_places, location_of_error, with_line
+from onnx_aot.capture.training import modes_kept
 from onnx_aot.errors import CaptureError
 from onnx_aot.torch_compat import is_about_types, pytree, wants_integers
 
@@ -55,13 +56,9 @@ def explain_failing(module: torch.nn.Module, inputs: Inputs, error: Exception) -
 
 
 def _runs_in_evaluation(module: torch.nn.Module, inputs: Inputs) -> bool:
-    modes = [(part, part.training) for part in module.modules()]
-    try:
+    with modes_kept(module):
         module.eval()
         return error_of_model(module, inputs) is None
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 def explain_types(

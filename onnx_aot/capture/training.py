@@ -1,15 +1,17 @@
-"""Finds operators of a captured graph that run in training mode."""
+"""Finds operators of a captured graph in training mode, and keeps the modes of modules."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 
 import torch
 import torch.fx
 
 from onnx_aot.torch_compat import OpOverload, aten, schema_of
 
-__all__ = ["training_operators"]
+__all__ = ["modes_kept", "training_operators"]
 
 # Arguments that switch torch's operators to training mode.
 FLAGS = frozenset({"train", "training", "use_input_stats"})
@@ -22,6 +24,17 @@ PROBABILITIES = ("p", "dropout")
 
 # Operators whose flag does not depend on the module's mode alone.
 ALWAYS = frozenset({aten.instance_norm.default})
+
+
+@contextlib.contextmanager
+def modes_kept(module: torch.nn.Module) -> Iterator[None]:
+    """Sets the mode of each part of a module back to what it was, training or evaluation."""
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
 
 
 @functools.cache

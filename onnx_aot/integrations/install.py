@@ -158,15 +158,14 @@ def _as_served(options: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _in_mode(model: Any, mode: str) -> Iterator[None]:
     """Puts a model into a mode of the older exporter; each module gets back its own."""
-    modules = list(model.modules()) if isinstance(model, torch.nn.Module) else []
-    before = [module.training for module in modules]
-    if modules and mode != "PRESERVE":
-        model.train(mode == "TRAINING")
-    try:
+    if mode == "PRESERVE" or not isinstance(model, torch.nn.Module):
         yield
-    finally:
-        for module, training in zip(modules, before, strict=True):
-            module.training = training
+        return
+    from onnx_aot.capture.training import modes_kept  # imports what an export needs
+
+    with modes_kept(model):
+        model.train(mode == "TRAINING")
+        yield
 
 
 def _warn_of_dropped(program: Any) -> None:

@@ -48,7 +48,7 @@ def _convert(number: Any, dtype: Any) -> Any:
 
 
 def _apply(number: Any, function: Any, method: str, *inputs: Any, **options: Any) -> Any:
-    """What NumPy calls for its functions of elements, if an argument is a symbolic number."""
+    """Applies a function of NumPy's, which NumPy asks for if an argument is a symbolic number."""
     plain = [each.item() if isinstance(each, np.number) else each for each in inputs]
     if (
         method == "__call__"

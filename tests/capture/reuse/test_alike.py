@@ -20,7 +20,7 @@ class _Strict(type):
 
 
 class _Raising(metaclass=_Strict):
-    """What ``hasattr`` raises for, as dependency injection does."""
+    """A class for which ``hasattr`` raises, as those of dependency injection do."""
 
 
 class _Configured(Block):

@@ -106,6 +106,8 @@ def test_numbers_of_the_data_are_computed_from_it() -> None:
         program(*by_size(5, 3))
 
 
-def test_what_is_lost_without_equalities() -> None:
+def test_a_wrong_size_of_the_example_is_not_found_without_equalities() -> None:
     with absent("torch.fx.experimental.symbolic_shapes:ShapeEnv.replacements"):
-        onnx_aot.export(mask, ONE_COLUMN, dynamic_shapes=NAMED)
+        program = onnx_aot.export(mask, ONE_COLUMN, dynamic_shapes=NAMED)
+    assert str(program.outputs[0].shape) == "('b', 'v')"
+    assert mask(*ONE_COLUMN).shape[1] != ONE_COLUMN[0].shape[1]

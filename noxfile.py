@@ -24,6 +24,7 @@ RUNTIMES = tuple(f"1.{minor}" for minor in range(16, 33))
 # Other runtimes that a model can be exported for; the clients' requirements name their releases.
 PROBED = ("onnxruntime-web", "openvino", "opencv")
 CLIENTS = Path("benchmarks", "clients", "requirements")
+BUNDLES = Path("benchmarks", "bundles", "requirements")
 # torchao's own kernels are for CUDA; without torchao the tests of its quantization are skipped.
 TORCHAO = "torchao==0.18.0"
 FOR_BENCHMARKS = ("timm==1.0.31",)  # its dependencies besides torch are in the extra `bench`
@@ -325,24 +326,38 @@ def _install_packages(session: nox.Session) -> Path:
 def bundles(session: nox.Session) -> None:
     """Generate with bundles of language models in the programs that they are for; writes results.
 
-    Each program gets an environment; that of optimum has torch. transformers.js needs node and npm.
+    Each program gets an environment, which has torch. transformers.js needs node and npm.
     Arguments are families of models, such as ``Llama``.
     """
-    _install(session, "dev", "bench")
-    folder = Path("benchmarks", "bundles", "requirements")
-    for requirements in sorted(folder.glob("*.txt")):
-        environment = Path(".nox", f"bundle-{requirements.stem}")
-        session.run(sys.executable, "-m", "venv", str(environment), external=True)
-        torch = (f"torch=={REFERENCE}",) if requirements.stem == "optimum" else ()
-        install = ("-m", "pip", "install", "-q", *torch, "-r", str(requirements))
-        session.run(_python_of(environment), *install, external=True)
+    _install_for_bundles(session)
     packages = Path(".nox", "bundle-node")
     packages.mkdir(exist_ok=True)
-    shutil.copy(folder / "package.json", packages)
+    shutil.copy(BUNDLES / "package.json", packages)
     install = ("npm", "install", "--prefix", str(packages), "--ignore-scripts")
     session.run(*install, external=True)
     session.run("python", "-m", "benchmarks.bundles", *session.posargs)
     session.run("python", "-m", "docs.generate")
+
+
+@nox.session(name="bundle-speed")
+def bundle_speed(session: nox.Session) -> None:
+    """Time bundles beside the files of genai's builder and of optimum; writes results.
+
+    Takes a quarter of an hour on a quiet machine. Arguments are families of models.
+    """
+    _install_for_bundles(session)
+    session.run("python", "-m", "benchmarks.bundles.speed", *session.posargs)
+    session.run("python", "-m", "docs.generate")
+
+
+def _install_for_bundles(session: nox.Session) -> None:
+    """Makes the environments of genai and optimum, with the exporters of both."""
+    _install(session, "dev", "bench")
+    for requirements in sorted(BUNDLES.glob("*.txt")):
+        environment = Path(".nox", f"bundle-{requirements.stem}")
+        session.run(sys.executable, "-m", "venv", str(environment), external=True)
+        install = ("-m", "pip", "install", "-q", f"torch=={REFERENCE}", "-r", str(requirements))
+        session.run(_python_of(environment), *install, external=True)
 
 
 @nox.session

@@ -1,24 +1,27 @@
-"""Fills docs/generation.md with the results of ``python -m benchmarks.bundles``."""
+"""Fills docs/generation.md with the results of ``benchmarks.bundles`` and of its ``speed``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bundles import NAME
+from benchmarks.bundles import NAME, SPEED
 from benchmarks.results import read_json
+from benchmarks.tables import number, table
 
 __all__ = ["make_generation_page"]
 
 PAGE = Path(__file__).with_name("generation.md")
-BEGIN, END = "<!-- bundles: generated -->", "<!-- bundles: end -->"
 
 
 def make_generation_page() -> str:
     """Returns the page with the current results."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    return f"{before}{BEGIN}\n\n{_render(read_json(NAME))}\n\n{END}{after}"
+    page = PAGE.read_text(encoding="utf-8")
+    for name, render in ((NAME, _render), (SPEED, _render_speed)):
+        begin, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
+        before, _, rest = page.partition(begin)
+        page = f"{before}{begin}\n\n{render(read_json(name))}\n\n{end}{rest.partition(end)[2]}"
+    return page
 
 
 def _render(results: dict[str, Any] | None) -> str:
@@ -47,3 +50,22 @@ def _render(results: dict[str, Any] | None) -> str:
             reasons += [f"* {row['name']}, {client}: {reason}" for reason in sorted(wrong)]
         lines.append(f"| {row['name']} | {' | '.join(counts)} |")
     return "\n".join([*lines, *(["", *reasons] if reasons else [])])
+
+
+def _render_speed(results: dict[str, Any] | None) -> str:
+    if results is None:
+        return "Not measured yet: `python -m nox -s bundle-speed`."
+    lines, reasons = [], []
+    for row in results["rows"]:
+        name = f"{row['name']}, {row['client']}, {row['weights']}"
+        if "error" in row:
+            reasons.append(f"* {name}: the peer's exporter fails: {row['error']}")
+            continue
+        step, prompt = row["step"], row["prompt"]
+        rates = [number(1000 / step[key], 0) for key in ("milliseconds", "peer")]
+        ratios = [number(value) for value in (step["ratio"], step["peer / peer"], prompt["ratio"])]
+        lines.append((name, *rates, *ratios))
+    head = ("Model", "Tokens/s", "Peer, tokens/s", "Step / peer", "Peer / peer", "Prompt / peer")
+    measured = f"Measured {results['machine']['date']}, on {results['machine']['cores']} cores:"
+    parts = [measured, "", table(head, lines)]
+    return "\n".join([*parts, *(["", *reasons] if reasons else [])])

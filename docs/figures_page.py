@@ -126,6 +126,12 @@ SOURCES = (
     _session("Clients and tools", "clients", "clients.md", _read_clients),
     _session("Language models in other programs", "bundles", "generation.md"),
     Source(
+        "Speed of language models in other programs",
+        "benchmarks/results/bundle_speed.json",
+        "python -m nox -s bundle-speed",
+        "generation.md",
+    ),
+    Source(
         "A sweep of many rows",
         "benchmarks/results/sweep_scale.json",
         "python -m benchmarks.sweep_scale",

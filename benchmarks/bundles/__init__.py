@@ -3,3 +3,5 @@
 from __future__ import annotations
 
 NAME = "bundles"
+SPEED = "bundle_speed"
+"""Names of the results of the two commands."""

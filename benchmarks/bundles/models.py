@@ -27,6 +27,11 @@ GPT2 = {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions"
 FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "Llama": ("LlamaConfig", "LlamaForCausalLM", SIZES),
     "Qwen3": ("Qwen3Config", "Qwen3ForCausalLM", {**SIZES, "head_dim": 8}),
+    "Gemma2": (
+        "Gemma2Config",
+        "Gemma2ForCausalLM",
+        {**SIZES, "head_dim": 8, "sliding_window": 8, "attn_logit_softcapping": 2.0},
+    ),
     "Gemma3": (
         "Gemma3TextConfig",
         "Gemma3ForCausalLM",

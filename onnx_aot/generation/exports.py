@@ -56,6 +56,9 @@ AXES = {
 IN_PLACE = (*KINDS, Sizes(1, CAPTURED.sequence, CAPTURED.past))
 """Steps of a decoder whose cache is written in place: several tokens behind a past in one row."""
 
+PADDED_BEFORE = tuple(dataclasses.replace(sizes, padded=sizes.past > 0) for sizes in IN_PLACE)
+"""The same without padding among the new tokens, whose results nobody reads."""
+
 DECIDED = ("args", "kwargs", "dynamic_axes", "input_names", "output_names")
 
 
@@ -328,13 +331,22 @@ def _export_program(
     kinds: tuple[Sizes, ...] = KINDS
     if writes_in_place(options):
         options = {**options, "verify": False}
-        kinds = IN_PLACE
+        kinds = IN_PLACE if _zeroes_padding(model) else PADDED_BEFORE
     with own_caches(example):
         program = export(model, kwargs=example, **decided, **options)
         refuse_other_ways(program, model, inputs)
         if verify and program.has_values:
             _verify_kinds(program, model, inputs, kinds)
     return program
+
+
+def _zeroes_padding(model: Any) -> bool:
+    """True if attention gives zeros for padding, as torch's does and the operator for caches.
+
+    Where a model computes it with operators of its own, padding gets the average of all values.
+    """
+    implementation = getattr(model.config.get_text_config(), "_attn_implementation", None)
+    return implementation != "eager"
 
 
 def _verify_kinds(

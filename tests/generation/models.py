@@ -77,9 +77,13 @@ def mistral(window: int = WINDOW) -> Any:
 
 
 def gemma2(window: int = WINDOW) -> Any:
-    """Model that attends to the last few tokens in every other layer."""
+    """Model that attends to the last few tokens in every other layer, with a cap on scores."""
     config = transformers.Gemma2Config(
-        **DECODER, head_dim=8, sliding_window=window, tie_word_embeddings=False
+        **DECODER,
+        head_dim=8,
+        sliding_window=window,
+        tie_word_embeddings=False,
+        attn_logit_softcapping=2.0,  # so low that tokens depend on it
     )
     return spread(transformers.Gemma2ForCausalLM(config))
 

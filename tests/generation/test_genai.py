@@ -70,11 +70,12 @@ FITTING: list[Callable[[], Any]] = [
     models.qwen2,
     models.mistral,
     qwen3,
+    models.gemma2,
     gemma3,
     phi3,
     opt,
 ]
-OTHERS: list[Callable[[], Any]] = [models.gemma2, models.gpt_oss, models.llama4, models.gemma3n]
+OTHERS: list[Callable[[], Any]] = [models.gpt_oss, models.llama4, models.gemma3n]
 
 
 class InPlace:

@@ -44,6 +44,7 @@ class Attention:
         bias: The bias that is added to the scores.
         scale: The factor of the scores.
         first: The first of the nodes.
+        cap: Scores before the bias are ``cap * tanh(score / cap)``; 0: they are not capped.
     """
 
     query: ir.Value
@@ -53,10 +54,16 @@ class Attention:
     bias: ir.Value | None
     scale: float
     first: ir.Node
+    cap: float = 0.0
 
 
-def match_attention(rewriter: Rewriter, node: ir.Node | None) -> Attention | None:
-    """The attention whose last node is the given MatMul, if it has four dimensions."""
+def match_attention(
+    rewriter: Rewriter, node: ir.Node | None, capped: bool = False
+) -> Attention | None:
+    """The attention whose last node is the given MatMul, if it has four dimensions.
+
+    Scores may have a cap if ``capped`` is true.
+    """
     if node is None or node.op_type != "MatMul" or node.domain:
         return None
     value = node.inputs[1]
@@ -65,15 +72,17 @@ def match_attention(rewriter: Rewriter, node: ir.Node | None) -> Attention | Non
         return None
     if any(len(dimensions(v) or ()) != 4 for v in (value, node.outputs[0])):
         return None
-    return _match_scores(rewriter, softmax.inputs[0], value)
+    return _match_scores(rewriter, softmax.inputs[0], value, capped)
 
 
-def _match_scores(rewriter: Rewriter, scores: ir.Value | None, value: ir.Value) -> Attention | None:
-    product, scale = _match_scaled_product(rewriter, scores)
+def _match_scores(
+    rewriter: Rewriter, scores: ir.Value | None, value: ir.Value, capped: bool
+) -> Attention | None:
+    product, scale, cap = _match_capped_product(rewriter, scores, capped)
     bias: ir.Value | None = None
     if product is None:
         for inner, added in both_orders(single_use(rewriter, scores, "Add")):
-            product, scale = _match_scaled_product(rewriter, inner)
+            product, scale, cap = _match_capped_product(rewriter, inner, capped)
             if product is not None:
                 bias = added
                 break
@@ -88,7 +97,7 @@ def _match_scores(rewriter: Rewriter, scores: ir.Value | None, value: ir.Value) 
         return None
     if bias is not None and not _fits_scores(bias, sizes):
         return None
-    return Attention(query, key, rows_first, value, bias, scale * of_key * of_query, first)
+    return Attention(query, key, rows_first, value, bias, scale * of_key * of_query, first, cap)
 
 
 def _fits_scores(bias: ir.Value, scores: list[int | str]) -> bool:
@@ -99,6 +108,22 @@ def _fits_scores(bias: ir.Value, scores: list[int | str]) -> bool:
     return all(
         size in (1, wanted) for size, wanted in zip(reversed(sizes), reversed(scores), strict=False)
     )
+
+
+def _match_capped_product(
+    rewriter: Rewriter, value: ir.Value | None, capped: bool
+) -> tuple[ir.Node | None, float, float]:
+    """The MatMul of which a value is made, the factor of its result, and the cap or 0."""
+    if capped:
+        for inner, other in both_orders(single_use(rewriter, value, "Mul")):
+            cap = scalar_constant(rewriter, other)
+            tanh = single_use(rewriter, inner, "Tanh")
+            part = None if tanh is None else single_use(rewriter, tanh.inputs[0], "Div")
+            if part is None or not cap or scalar_constant(rewriter, part.inputs[1]) != cap:
+                continue
+            product, scale = _match_scaled_product(rewriter, part.inputs[0])
+            return product, scale, cap
+    return *_match_scaled_product(rewriter, value), 0.0
 
 
 def _match_scaled_product(
@@ -175,20 +200,26 @@ class Masked:
         return rewriter.emit("Where", inputs, like=like, dtype=attended.dtype, shape=shape)
 
 
-def match_masked_attention(rewriter: Rewriter, value: ir.Value | None) -> Masked | None:
-    """The attention that produces a value, with its mask of rows, or None."""
+def match_masked_attention(
+    rewriter: Rewriter, value: ir.Value | None, capped: bool = False
+) -> Masked | None:
+    """The attention that produces a value, with its mask of rows, or None.
+
+    Scores may have a cap if ``capped`` is true.
+    """
     value = same_shape(rewriter, value)
-    found = None if value is None else match_attention(rewriter, value.producer())
+    found = None if value is None else match_attention(rewriter, value.producer(), capped)
     if found is not None:
         return Masked(found, None, None)
     for inner, rows in both_orders(single_use(rewriter, value, "Mul")):
         product = single_use(rewriter, inner, "MatMul")
-        found = match_attention(rewriter, product)
+        found = match_attention(rewriter, product, capped)
         if found is not None:
             return Masked(found, rows, None)
     where = single_use(rewriter, value, "Where")
     if where is not None and scalar_constant(rewriter, where.inputs[2]) == 0.0:
-        found = match_attention(rewriter, single_use(rewriter, where.inputs[1], "MatMul"))
+        product = single_use(rewriter, where.inputs[1], "MatMul")
+        found = match_attention(rewriter, product, capped)
         if found is not None:
             return Masked(found, where.inputs[0], where.inputs[2])
     return None

@@ -53,11 +53,11 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     and ``keys``, of any length from ``total`` on. Zeros of ``mask`` are padding, in front of the
     tokens of a row or behind those of its first step. The operator writes later tokens over padding
     behind: so only the first step may have several rows of several tokens. A window that is part of
-    the mask becomes an attribute.
+    the mask becomes an attribute, and so does a cap of the scores, ``cap * tanh(scores / cap)``.
     """
     if permutation(node) != HEADS_LAST:
         return False
-    masked = match_masked_attention(rewriter, node.inputs[0])
+    masked = match_masked_attention(rewriter, node.inputs[0], capped=True)
     found = None if masked is None else _match_cached(rewriter, masked.attention)
     if masked is None or found is None:
         return False
@@ -78,6 +78,7 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
         "kv_num_heads": rows[1],
         "scale": masked.attention.scale,
         "local_window_size": mask.window,
+        "softcap": masked.attention.cap or None,
     }
     dtype = query.dtype
     made = rewriter.emit_many(

@@ -85,14 +85,32 @@ class Step(torch.nn.Module):
             rows[None, None, :, None],
             mask.bool()[:, None, None, :],
         )
-        attended = F.scaled_dot_product_attention(
+        attended = self.attend(
             query,
             keys.repeat_interleave(HEADS // GROUPS, 1),
             values.repeat_interleave(HEADS // GROUPS, 1),
-            attn_mask=allowed,
-            scale=self.scale,
+            allowed,
         )
         return attended.transpose(1, 2).flatten(2), keys, values
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(
+            query, keys, values, attn_mask=allowed, scale=self.scale
+        )
+
+
+class Capped(Step):
+    """Attention whose scores before the mask are between two numbers, as in Gemma 2."""
+
+    def __init__(self, cap: float, factor: float, mask: Mask = causal) -> None:
+        super().__init__(mask)
+        self.cap, self.factor = cap, factor
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tensor:
+        scores = query @ keys.transpose(2, 3) * 0.5
+        scores = torch.tanh(scores / self.cap) * self.factor
+        bias = torch.where(allowed, 0.0, torch.finfo(scores.dtype).min)
+        return torch.softmax(scores + bias, -1) @ values
 
 
 class KeysReadTwice(Step):
@@ -159,6 +177,31 @@ def test_masks_that_fit(mask: Mask, kept: int, opset: int) -> None:
         given = inputs(*sizes)
         for found, wanted in zip(program(*given), model(*given), strict=True):
             assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("mask", [causal, window], ids=lambda mask: mask.__name__)
+def test_scores_with_a_cap(mask: Mask) -> None:
+    model = Capped(1.5, 1.5, mask)
+    program = export(model)
+    assert count(program) == 1
+    (node,) = (n for n in program.model.graph if n.op_type == "GroupQueryAttention")
+    assert node.attributes["softcap"].as_float() == 1.5
+    for sizes in ((2, 6, 0), (3, 1, 7), (1, 4, 5), (1, 1, 0)):
+        given = inputs(*sizes)
+        for found, wanted in zip(program(*given), model(*given), strict=True):
+            assert_close(found, wanted)
+    given = inputs(2, 6, 0)
+    capped, others = model(*given)[0], Capped(1e6, 1e6, mask)(*given)[0]
+    assert not torch.allclose(capped, others, atol=1e-2)
+
+
+def test_scores_with_another_factor_than_the_cap() -> None:
+    model = Capped(1.5, 2.5)
+    program = export(model)
+    assert count(program) == 0
+    given = inputs(2, 4, 6)
+    for found, wanted in zip(program(*given), model(*given), strict=True):
+        assert_close(found, wanted)
 
 
 @pytest.mark.parametrize(

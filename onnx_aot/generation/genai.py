@@ -58,7 +58,7 @@ def export_for_genai(model: Any, *, bounded: bool = True, **options: Any) -> ONN
         f"{type(model).__name__} gets a cache that every step copies, with "
         f"past_present_share_buffer=false: GroupQueryAttention cannot take {others[0]} and "
         f"{len(others) - 1} other state(s). It computes causal attention, with or without a "
-        "window or a cap on scores, on heads of a multiple of 8 elements",
+        "window, a cap on scores and sinks, on heads of a multiple of 8 elements",
         "OA705",
     )
     return export_decoder(model, **options)

@@ -77,11 +77,16 @@ from onnx_aot.ir_passes.fusions.layer_normalization import LAYER_NORMALIZATION
 from onnx_aot.ir_passes.fusions.masks import (
     ADMITTED_ROWS,
     CHOSEN_EVERYWHERE,
+    SHIFTED_SOFTMAX,
     TRUE_MASK,
     WHOLE_INDEX,
 )
 from onnx_aot.ir_passes.fusions.rms_normalization import RMS_NORMALIZATION, ROOT_MEAN_SQUARE
-from onnx_aot.ir_passes.fusions.rotary_embedding import ROTARY_EMBEDDING, ROTATED_HALVES
+from onnx_aot.ir_passes.fusions.rotary_embedding import (
+    ROTARY_EMBEDDING,
+    ROTARY_EMBEDDING_OF_HALVES,
+    ROTATED_HALVES,
+)
 from onnx_aot.ir_passes.fusions.shared_cache import SHARED_CACHE
 from onnx_aot.ir_passes.rewriter import Rule
 
@@ -121,12 +126,14 @@ RULES: tuple[Rule, ...] = (
     ROOT_MEAN_SQUARE,
     ROTARY_EMBEDDING,  # before the next, whose result it does not recognize
     ROTATED_HALVES,
+    ROTARY_EMBEDDING_OF_HALVES,
     GELU,
     HARD_SWISH,
     MISH,
     WHOLE_INDEX,
     TRUE_MASK,
     CHOSEN_EVERYWHERE,
+    SHIFTED_SOFTMAX,
     ADMITTED_ROWS,  # before attention, whose pattern has no such selection of rows
     ATTENTION,  # before the next, which is for opsets without the operator
     GROUPED_ATTENTION,

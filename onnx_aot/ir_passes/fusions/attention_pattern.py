@@ -45,6 +45,7 @@ class Attention:
         scale: The factor of the scores.
         first: The first of the nodes.
         cap: Scores before the bias are ``cap * tanh(score / cap)``; 0: they are not capped.
+        sinks: Another score of each row, ``[1, heads, 1, 1]``, of a key without a value, or None.
     """
 
     query: ir.Value
@@ -55,34 +56,73 @@ class Attention:
     scale: float
     first: ir.Node
     cap: float = 0.0
+    sinks: ir.Value | None = None
 
 
 def match_attention(
-    rewriter: Rewriter, node: ir.Node | None, capped: bool = False
+    rewriter: Rewriter, node: ir.Node | None, extended: bool = False
 ) -> Attention | None:
     """The attention whose last node is the given MatMul, if it has four dimensions.
 
-    Scores may have a cap if ``capped`` is true.
+    It may have a cap and sinks if ``extended`` is true.
     """
     if node is None or node.op_type != "MatMul" or node.domain:
         return None
-    value = node.inputs[1]
-    softmax = single_use(rewriter, node.inputs[0], "Softmax")
+    weights, value = node.inputs
+    behind = _match_all_but_last(rewriter, weights) if extended else None
+    softmax = single_use(rewriter, weights if behind is None else behind, "Softmax")
     if softmax is None or value is None or softmax.attributes.get_int("axis", -1) not in (-1, 3):
         return None
     if any(len(dimensions(v) or ()) != 4 for v in (value, node.outputs[0])):
         return None
-    return _match_scores(rewriter, softmax.inputs[0], value, capped)
+    if behind is None:
+        return _match_scores(rewriter, softmax.inputs[0], value, extended)
+    scores, sinks = _match_sinks(rewriter, softmax.inputs[0])
+    found = None if sinks is None else _match_scores(rewriter, scores, value, extended)
+    return None if found is None else dataclasses.replace(found, sinks=sinks)
+
+
+def _match_all_but_last(rewriter: Rewriter, value: ir.Value | None) -> ir.Value | None:
+    """The value of which another is all but the last element of each row."""
+    part = single_use(rewriter, value, "Slice")
+    if part is None:
+        return None
+    numbers = [rewriter.constant(bound) for bound in part.inputs[1:]]
+    bounds = [None if tensor is None else tensor.tolist() for tensor in numbers]
+    fits = bounds[:2] == [[0], [-1]] and bounds[2:] in ([[3]], [[-1]], [[3], [1]], [[-1], [1]])
+    return part.inputs[0] if fits else None
+
+
+def _match_sinks(
+    rewriter: Rewriter, scores: ir.Value | None
+) -> tuple[ir.Value | None, ir.Value | None]:
+    """Scores of keys, and the stored score ``[1, heads, 1, 1]`` behind them in each row."""
+    joined = single_use(rewriter, scores, "Concat")
+    if (
+        joined is None
+        or len(joined.inputs) != 2
+        or joined.attributes["axis"].as_int() not in (-1, 3)
+    ):
+        return None, None
+    inner, last = joined.inputs
+    expand = rewriter.producer(last, "Expand")
+    sinks = None if expand is None else expand.inputs[0]
+    sizes, heads = dimensions(sinks), dimensions(inner)
+    if sizes is None or heads is None or len(heads) != 4 or sizes != [1, heads[1], 1, 1]:
+        return None, None
+    if (dimensions(last) or [0])[-1] != 1 or not rewriter.is_foldable(sinks):
+        return None, None
+    return inner, sinks
 
 
 def _match_scores(
-    rewriter: Rewriter, scores: ir.Value | None, value: ir.Value, capped: bool
+    rewriter: Rewriter, scores: ir.Value | None, value: ir.Value, extended: bool
 ) -> Attention | None:
-    product, scale, cap = _match_capped_product(rewriter, scores, capped)
+    product, scale, cap = _match_capped_product(rewriter, scores, extended)
     bias: ir.Value | None = None
     if product is None:
         for inner, added in both_orders(single_use(rewriter, scores, "Add")):
-            product, scale, cap = _match_capped_product(rewriter, inner, capped)
+            product, scale, cap = _match_capped_product(rewriter, inner, extended)
             if product is not None:
                 bias = added
                 break
@@ -111,10 +151,10 @@ def _fits_scores(bias: ir.Value, scores: list[int | str]) -> bool:
 
 
 def _match_capped_product(
-    rewriter: Rewriter, value: ir.Value | None, capped: bool
+    rewriter: Rewriter, value: ir.Value | None, extended: bool
 ) -> tuple[ir.Node | None, float, float]:
     """The MatMul of which a value is made, the factor of its result, and the cap or 0."""
-    if capped:
+    if extended:
         for inner, other in both_orders(single_use(rewriter, value, "Mul")):
             cap = scalar_constant(rewriter, other)
             tanh = single_use(rewriter, inner, "Tanh")
@@ -201,25 +241,25 @@ class Masked:
 
 
 def match_masked_attention(
-    rewriter: Rewriter, value: ir.Value | None, capped: bool = False
+    rewriter: Rewriter, value: ir.Value | None, extended: bool = False
 ) -> Masked | None:
     """The attention that produces a value, with its mask of rows, or None.
 
-    Scores may have a cap if ``capped`` is true.
+    It may have a cap and sinks if ``extended`` is true.
     """
     value = same_shape(rewriter, value)
-    found = None if value is None else match_attention(rewriter, value.producer(), capped)
+    found = None if value is None else match_attention(rewriter, value.producer(), extended)
     if found is not None:
         return Masked(found, None, None)
     for inner, rows in both_orders(single_use(rewriter, value, "Mul")):
         product = single_use(rewriter, inner, "MatMul")
-        found = match_attention(rewriter, product, capped)
+        found = match_attention(rewriter, product, extended)
         if found is not None:
             return Masked(found, rows, None)
     where = single_use(rewriter, value, "Where")
     if where is not None and scalar_constant(rewriter, where.inputs[2]) == 0.0:
         product = single_use(rewriter, where.inputs[1], "MatMul")
-        found = match_attention(rewriter, product, capped)
+        found = match_attention(rewriter, product, extended)
         if found is not None:
             return Masked(found, where.inputs[0], where.inputs[2])
     return None

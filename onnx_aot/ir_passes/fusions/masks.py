@@ -11,7 +11,46 @@ from onnx_aot.ir_passes.fusions.bounds import always_true, bound_magnitude, coun
 from onnx_aot.ir_passes.fusions.matching import both_orders, dimensions, scalar_constant, single_use
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
-__all__ = ["ADMITTED_ROWS", "CHOSEN_EVERYWHERE", "TRUE_MASK", "WHOLE_INDEX"]
+__all__ = ["ADMITTED_ROWS", "CHOSEN_EVERYWHERE", "SHIFTED_SOFTMAX", "TRUE_MASK", "WHOLE_INDEX"]
+
+
+def shifted_softmax(node: ir.Node, rewriter: Rewriter) -> bool:
+    """Subtracts no maximum before ``Softmax``, which does so itself.
+
+    Before::
+
+        largest = Where(Greater(ReduceSum(Cast(IsNaN(x))), 0), nan, ReduceMax(x, [-1]))
+        y = Softmax(Sub(x, largest), axis=-1)
+
+    After::
+
+        y = Softmax(x, axis=-1)
+
+    The choice for NaN may be missing. Where an element is NaN or infinite, both forms give NaN.
+    """
+    difference = single_use(rewriter, node.inputs[0], "Sub")
+    if difference is None:
+        return False
+    x, largest = difference.inputs
+    where = rewriter.producer(largest, "Where")
+    if where is not None:
+        chosen = scalar_constant(rewriter, where.inputs[1])
+        if chosen is None or not math.isnan(chosen):
+            return False
+        largest = where.inputs[2]
+    found = rewriter.producer(largest, "ReduceMax")
+    sizes = dimensions(x)
+    if found is None or x is None or found.inputs[0] is not x or sizes is None:
+        return False
+    axes = rewriter.constant(found.inputs[1]) if len(found.inputs) > 1 else None
+    given = found.attributes.get_ints("axes") or [] if axes is None else axes.tolist()
+    wanted = node.attributes.get_int("axis", -1) % len(sizes)
+    if [axis % len(sizes) for axis in given] != [wanted]:
+        return False
+    if not found.attributes.get_int("keepdims", 1):
+        return False
+    rewriter.replace(node.outputs[0], rewriter.emit("Softmax", [x], node.attributes, like=node))
+    return True
 
 
 def admitted_rows(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -236,6 +275,7 @@ def _find_index_axis(rewriter: Rewriter, index: ir.Value | None, size: int | str
 
 ADMITTED_ROWS = Rule("admitted_rows", ("Where",), admitted_rows, exact=False)
 CHOSEN_EVERYWHERE = Rule("chosen_everywhere", ("Where",), chosen_everywhere, exact=True)
+SHIFTED_SOFTMAX = Rule("shifted_softmax", ("Softmax",), shifted_softmax, exact=False)
 TRUE_MASK = Rule(
     "true_mask", ("Add", "Mul"), true_mask, exact=True, behind=frozenset({"Where", "Min"})
 )

@@ -17,7 +17,14 @@ from onnx_aot.ir_passes.fusions.matching import (
 )
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
 
-__all__ = ["ROTARY_EMBEDDING", "ROTATED_HALVES", "Rotation", "halve_cache", "match_rotation"]
+__all__ = [
+    "ROTARY_EMBEDDING",
+    "ROTARY_EMBEDDING_OF_HALVES",
+    "ROTATED_HALVES",
+    "Rotation",
+    "halve_cache",
+    "match_rotation",
+]
 
 ROWS = 2
 
@@ -168,31 +175,98 @@ def rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
     return True
 
 
+def rotary_embedding_of_halves(node: ir.Node, rewriter: Rewriter) -> bool:
+    """Fuses a rotation that is written in halves into one node.
+
+    Before::
+
+        cos, sin = Unsqueeze(Cos(a), [1]), Unsqueeze(Sin(a), [1])
+        low, high = Split(x)
+        y = Concat(Sub(Mul(low, cos), Mul(high, sin)), Add(Mul(high, cos), Mul(low, sin)))
+
+    After::
+
+        y = RotaryEmbedding(x, Cos(a), Sin(a))
+
+    ``x`` is ``[batch, heads, rows, 2 * half]``.
+    """
+    found = _match_halves(rewriter, node)
+    if found is None:
+        return False
+    caches = []
+    for value in (found.cos, found.sin):
+        inner = _without_heads(rewriter, value, found.x)
+        if inner is None or (dimensions(inner) or [0])[-1] != found.half:
+            return False
+        caches.append(_expand_cache(rewriter, inner, found))
+    emitted = rewriter.emit("RotaryEmbedding", [found.x, *caches], like=found.first)
+    rewriter.replace(node.outputs[0], emitted)
+    return True
+
+
+def _match_halves(rewriter: Rewriter, node: ir.Node) -> Rotation | None:
+    """The rotation whose last node joins the two halves of its result, or None."""
+    if len(node.inputs) != 2 or node.attributes["axis"].as_int() not in (-1, 3):
+        return None
+    difference = single_use(rewriter, node.inputs[0], "Sub")
+    total = single_use(rewriter, node.inputs[1], "Add")
+    if difference is None or total is None:
+        return None
+    minuend, subtrahend = (single_use(rewriter, v, "Mul") for v in difference.inputs)
+    for low, cos in both_orders(minuend):
+        for high, sin in both_orders(subtrahend):
+            parts = _match_part(rewriter, low), _match_part(rewriter, high)
+            if parts[0] is None or parts[1] is None or parts[0][0] is not parts[1][0]:
+                continue
+            half = parts[0][2]
+            bounds = parts[0][1:], parts[1][1:]
+            sizes = dimensions(parts[0][0])
+            if bounds != ((0, half), (half, 2 * half)) or sizes is None or sizes[-1] != 2 * half:
+                continue
+            wanted = {frozenset((high, cos)), frozenset((low, sin))}
+            products = [single_use(rewriter, v, "Mul") for v in total.inputs]
+            if {frozenset(p.inputs) for p in products if p is not None} == wanted:
+                assert minuend is not None
+                return Rotation(parts[0][0], cos, sin, half, minuend)
+    return None
+
+
 def halve_cache(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
     """Half of a cosine or sine ``[batch or 1, 1, rows, 2 * half]``: ``[batch or 1, rows, half]``.
 
     None if its two halves are not the same value.
     """
-    given, sizes = dimensions(value), dimensions(found.x)
+    inner = _without_heads(rewriter, value, found.x)
+    if inner is None or (dimensions(inner) or [0])[-1] != 2 * found.half:
+        return None
+    half = _first_half(rewriter, inner, found.half)
+    return half if half is not None and half.shape is not None else None
+
+
+def _without_heads(rewriter: Rewriter, value: ir.Value, x: ir.Value) -> ir.Value | None:
+    """The ``[batch or 1, rows, width]`` that is unsqueezed for all heads of ``x``, or None."""
+    given, sizes = dimensions(value), dimensions(x)
     unsqueeze = rewriter.producer(value, "Unsqueeze")
     axes = None if unsqueeze is None else rewriter.constant(unsqueeze.inputs[1])
     if given is None or unsqueeze is None or axes is None or axes.tolist() not in ([1], [-3]):
         return None
     if len(given) != 4 or sizes is None or len(sizes) != 4:
         return None
-    if given[ROWS:] != sizes[ROWS:] or given[0] not in (1, sizes[0]):
-        return None
-    inner = unsqueeze.inputs[0]
-    half = None if inner is None else _first_half(rewriter, inner, found.half)
-    return half if half is not None and half.shape is not None else None
+    fits = given[ROWS] == sizes[ROWS] and given[0] in (1, sizes[0])
+    return unsqueeze.inputs[0] if fits else None
 
 
 def _emit_cache(rewriter: Rewriter, value: ir.Value, found: Rotation) -> ir.Value | None:
     """The cache ``[batch, rows, half]`` in the form that the operator requires, or None."""
-    half, given, sizes = halve_cache(rewriter, value, found), dimensions(value), dimensions(found.x)
-    if half is None or half.shape is None or given is None or sizes is None:
-        return None
-    if given[0] == sizes[0]:
+    half = halve_cache(rewriter, value, found)
+    return None if half is None else _expand_cache(rewriter, half, found)
+
+
+def _expand_cache(rewriter: Rewriter, half: ir.Value, found: Rotation) -> ir.Value:
+    """A cache ``[batch or 1, rows, half]`` for every element of the batch."""
+    given, sizes = dimensions(half), dimensions(found.x)
+    assert half.shape is not None
+    if given is None or sizes is None or given[0] == sizes[0]:
         return half
     batch = emit_extent(rewriter, found.x, 0, found.first)
     ones = rewriter.initializer(torch.ones(2, dtype=torch.int64))
@@ -231,4 +305,7 @@ def _first_half(rewriter: Rewriter, value: ir.Value, half: int) -> ir.Value | No
 
 
 ROTARY_EMBEDDING = Rule("rotary_embedding", ("Add",), rotary_embedding, exact=False, since=23)
+ROTARY_EMBEDDING_OF_HALVES = Rule(
+    "rotary_embedding_of_halves", ("Concat",), rotary_embedding_of_halves, exact=False, since=23
+)
 ROTATED_HALVES = Rule("rotated_halves", ("Add",), rotated_halves, exact=True, since=18)

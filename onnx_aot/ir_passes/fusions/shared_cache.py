@@ -54,10 +54,11 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     tokens of a row or behind those of its first step. The operator writes later tokens over padding
     behind: so only the first step may have several rows of several tokens. A window that is part of
     the mask becomes an attribute, and so does a cap of the scores, ``cap * tanh(scores / cap)``.
+    Sinks, another score in each row whose weight is dropped, become an input.
     """
     if permutation(node) != HEADS_LAST:
         return False
-    masked = match_masked_attention(rewriter, node.inputs[0], capped=True)
+    masked = match_masked_attention(rewriter, node.inputs[0], extended=True)
     found = None if masked is None else _match_cached(rewriter, masked.attention)
     if masked is None or found is None:
         return False
@@ -73,6 +74,8 @@ def shared_cache(node: ir.Node, rewriter: Rewriter) -> bool:
     lengths = _emit_lengths(rewriter, mask, query, like)
     inputs = [*flat, found.keys.past, found.values.past, lengths.last, lengths.total]
     inputs += [None, None, None, lengths.bias]
+    if masked.attention.sinks is not None:
+        inputs.append(_flat_sinks(rewriter, masked.attention.sinks, found.heads))
     attributes = {
         "num_heads": found.heads,
         "kv_num_heads": rows[1],
@@ -167,6 +170,12 @@ def _is_for_one_product(value: ir.Value) -> bool:
         if readers[0].op_type not in BEFORE_PRODUCT:
             return False
         (value,) = readers[0].outputs
+
+
+def _flat_sinks(rewriter: Rewriter, sinks: ir.Value, heads: int) -> ir.Value:
+    """Stored sinks ``[1, heads, 1, 1]`` as ``[heads]``."""
+    assert sinks.dtype is not None
+    return rewriter.fold(torch.flatten, [sinks], dtype=sinks.dtype, shape=[heads], key="flat_sinks")
 
 
 # --- rows before heads ---------------------------------------------------------------------------

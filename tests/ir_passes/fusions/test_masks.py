@@ -100,8 +100,31 @@ def rows(length: int) -> Callable[[int, int], tuple[Tensor, ...]]:
     return lambda batch, _: (torch.randn(batch, length, WIDTH),)
 
 
+def shifted(dim: int, by: int) -> Callable[..., Tensor]:
+    """Softmax of what is left when the largest along an axis is subtracted."""
+
+    def forward(x: Tensor, keep: Tensor) -> Tensor:
+        x = torch.where(keep[..., None] > 0, x, -1e30)
+        return torch.softmax(x - x.amax(by, keepdim=True), dim)
+
+    return forward
+
+
+def shifted_by_max(x: Tensor, keep: Tensor) -> Tensor:
+    return torch.softmax(x - x.max(-1, keepdim=True).values, -1)
+
+
+def shifted_or_not(x: Tensor, keep: Tensor) -> Tensor:
+    return torch.softmax(x - torch.where(keep[..., None] > 0, 0.0, x.amax(-1, keepdim=True)), -1)
+
+
+def shifted_by_mean(x: Tensor, keep: Tensor) -> Tensor:
+    return torch.softmax(x - x.mean(-1, keepdim=True), -1)
+
+
 BATCH = ({0: "batch"},)
 LOW = torch.finfo(torch.float32).min
+SHIFTED = {"shifted_softmax": 1}
 CASES = [
     FusionCase(
         "padding", padding, inputs, {"whole_index": 1, "true_mask": 2}, {"And": 0, "GatherND": 0}
@@ -140,6 +163,11 @@ CASES = [
         {"Where": 1},
         dynamic=BATCH,
     ),
+    FusionCase("shifted by the maximum", shifted_by_max, inputs, SHIFTED, {"Sub": 0, "IsNaN": 0}),
+    FusionCase("shifted rows", shifted(1, 1), inputs, SHIFTED, {"Sub": 0, "ReduceMax": 0}),
+    FusionCase("shifted by other maxima", shifted(1, 2), inputs, {}, {"Sub": 1}),
+    FusionCase("shifted in some rows", shifted_or_not, inputs, {}, {"Sub": 1}),
+    FusionCase("shifted by the mean", shifted_by_mean, inputs, {}, {"Sub": 1}),
     FusionCase("a buffer", Positions(LOW, buffer=True), inputs, {}, {"Where": 3, "Greater": 1}),
 ]
 

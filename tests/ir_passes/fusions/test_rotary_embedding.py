@@ -14,6 +14,7 @@ from tests.ir_passes.fusions.attention_models import (
     projected,
     rotate_half,
     rotated,
+    rotations,
 )
 from tests.ir_passes.fusions.fusion_cases import FusionCase, check, parametrize
 
@@ -43,6 +44,42 @@ ROTATIONS = [
 ]
 
 
-@parametrize(ROTATIONS)
+Halves = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""Rotates the halves of a value by a cosine and a sine."""
+
+
+def in_halves(low: Tensor, high: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
+
+
+def in_halves_otherwise(low: Tensor, high: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    return torch.cat([cos * low - sin * high, sin * low + cos * high], -1)
+
+
+def other_way(low: Tensor, high: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    return torch.cat([low * cos - high * sin, low * cos + high * sin], -1)
+
+
+def halves_of(name: str, rotate: Halves, fires: bool, opset: int = 23, axis: int = 1) -> FusionCase:
+    def forward(q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Any:
+        angles = rotations(q.shape[1])
+        cos, sin = (angle[:, 0, :, : angle.shape[-1] // 2].unsqueeze(axis) for angle in angles)
+        return tuple(rotate(*heads(x).chunk(2, -1), cos, sin) for x in (q, k))
+
+    n = 2 if fires else 0
+    counts = {"rotary_embedding_of_halves": n} if fires else {}
+    return FusionCase(name, forward, projected, counts, {"RotaryEmbedding": n}, opset)
+
+
+IN_HALVES = [
+    halves_of("in halves", in_halves, True),
+    halves_of("in halves, factors swapped", in_halves_otherwise, True),
+    halves_of("in halves, 22", in_halves, False, 22),
+    halves_of("wrong products", other_way, False),
+    halves_of("halves swapped", lambda low, high, *angles: in_halves(high, low, *angles), False),
+]
+
+
+@parametrize([*ROTATIONS, *IN_HALVES])
 def test_rotary_embedding(case: FusionCase) -> None:
     check(case)

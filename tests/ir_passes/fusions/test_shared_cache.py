@@ -179,6 +179,48 @@ def test_masks_that_fit(mask: Mask, kept: int, opset: int) -> None:
             assert_close(found, wanted)
 
 
+class Sinks(Step):
+    """Attention with another score in each row, whose weight is dropped, as in gpt-oss."""
+
+    def __init__(self, place: int = -1, mask: Mask = causal) -> None:
+        super().__init__(mask)
+        self.sinks = torch.nn.Parameter(torch.linspace(-1.0, 2.0, HEADS))
+        self.place = place
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tensor:
+        scores = query @ keys.transpose(2, 3) * 0.5
+        scores = scores + torch.where(allowed, 0.0, torch.finfo(scores.dtype).min)
+        sinks = self.sinks[None, :, None, None].expand(*scores.shape[:3], 1)
+        if self.place == 0:
+            return torch.softmax(torch.cat([sinks, scores], -1), -1)[..., 1:] @ values
+        return torch.softmax(torch.cat([scores, sinks], -1), -1)[..., :-1] @ values
+
+
+@pytest.mark.parametrize("mask", [causal, window], ids=lambda mask: mask.__name__)
+def test_sinks(mask: Mask) -> None:
+    model = Sinks(mask=mask)
+    program = export(model)
+    assert count(program) == 1
+    for sizes in ((2, 6, 0), (3, 1, 7), (1, 4, 5), (1, 1, 0)):
+        given = inputs(*sizes)
+        for found, wanted in zip(program(*given), model(*given), strict=True):
+            assert_close(found, wanted)
+    program.apply_weights({"sinks": torch.zeros(HEADS)})
+    with torch.no_grad():
+        model.sinks.zero_()
+    for found, wanted in zip(program(*given), model(*given), strict=True):
+        assert_close(found, wanted)
+
+
+def test_sinks_in_front() -> None:
+    model = Sinks(0)
+    program = export(model)
+    assert count(program) == 0
+    given = inputs(2, 4, 6)
+    for found, wanted in zip(program(*given), model(*given), strict=True):
+        assert_close(found, wanted)
+
+
 @pytest.mark.parametrize("mask", [causal, window], ids=lambda mask: mask.__name__)
 def test_scores_with_a_cap(mask: Mask) -> None:
     model = Capped(1.5, 1.5, mask)

@@ -267,21 +267,28 @@ def test_several_tokens_behind_a_past(tmp_path: Path, slack: int | None) -> None
     models.assert_same(wanted, torch.cat(found, 1))
 
 
-@pytest.mark.parametrize("weights", ["fp16", "int8", "int4"])
-def test_types_of_weights(tmp_path: Path, weights: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "weights"),
+    [
+        *((gemma3, weights) for weights in ("fp16", "int8", "int4")),
+        (models.gemma2, "fp16"),
+        (models.gpt_oss, "fp16"),
+    ],
+)
+def test_types_of_weights(tmp_path: Path, make: Callable[[], Any], weights: str) -> None:
     """A buffer changes nothing: tokens are those of the same file with a cache that grows."""
-    path = bundle(gemma3(), tmp_path / "whole", layout="genai", weights=weights, bounded=False)
+    path = bundle(make(), tmp_path / "whole", layout="genai", weights=weights, bounded=False)
     assert shares(path)
     rows, steps = [ROWS[0], ROWS[0][::-1]], 8
     grown = Decoder(path).generate(torch.tensor(rows), max_new_tokens=steps).tolist()
     assert InPlace(path, 2).generate(rows, False, steps) == grown
-    path = bundle(gemma3(), tmp_path / "windows", layout="genai", weights=weights)
+    path = bundle(make(), tmp_path / "windows", layout="genai", weights=weights)
     assert InPlace(path, 2, slack=3).generate(rows, False, steps) == grown
 
 
 @pytest.mark.parametrize("make", OTHERS, ids=lambda make: make.__name__)
 def test_what_the_operator_does_not_compute(tmp_path: Path, make: Callable[[], Any]) -> None:
-    """Capped scores, sinks, chunks, keys of other layers: the cache grows then."""
+    """Chunks, keys of other layers: the cache grows then."""
     model = make()
     with pytest.warns(OnnxExporterWarning, match="gets a cache that every step copies") as caught:
         path = bundle(model, tmp_path, layout="genai")

@@ -64,22 +64,31 @@ def match_attention(
 ) -> Attention | None:
     """The attention whose last node is the given MatMul, if it has four dimensions.
 
-    It may have a cap and sinks if ``extended`` is true.
+    It may have a cap, sinks, and a softmax in another type if ``extended`` is true.
     """
     if node is None or node.op_type != "MatMul" or node.domain:
         return None
     weights, value = node.inputs
+    if extended:
+        weights = _widened(rewriter, weights)
     behind = _match_all_but_last(rewriter, weights) if extended else None
     softmax = single_use(rewriter, weights if behind is None else behind, "Softmax")
     if softmax is None or value is None or softmax.attributes.get_int("axis", -1) not in (-1, 3):
         return None
     if any(len(dimensions(v) or ()) != 4 for v in (value, node.outputs[0])):
         return None
+    scores = _widened(rewriter, softmax.inputs[0]) if extended else softmax.inputs[0]
     if behind is None:
-        return _match_scores(rewriter, softmax.inputs[0], value, extended)
-    scores, sinks = _match_sinks(rewriter, softmax.inputs[0])
+        return _match_scores(rewriter, scores, value, extended)
+    scores, sinks = _match_sinks(rewriter, scores)
     found = None if sinks is None else _match_scores(rewriter, scores, value, extended)
     return None if found is None else dataclasses.replace(found, sinks=sinks)
+
+
+def _widened(rewriter: Rewriter, value: ir.Value | None) -> ir.Value | None:
+    """The operand of a Cast, as around a softmax in float32; otherwise the value itself."""
+    cast = single_use(rewriter, value, "Cast")
+    return value if cast is None else cast.inputs[0]
 
 
 def _match_all_but_last(rewriter: Rewriter, value: ir.Value | None) -> ir.Value | None:

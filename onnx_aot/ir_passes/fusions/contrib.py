@@ -27,6 +27,7 @@ __all__ = [
 
 MICROSOFT = "com.microsoft"
 ROWS, KEYS = -2, -1
+LOW, LOW_IN_HALF = -1e30, -6e4  # float16 ends at -65504
 
 
 def microsoft_rotary_embedding(node: ir.Node, rewriter: Rewriter) -> bool:
@@ -125,7 +126,8 @@ def mask_of_bias(rewriter: Rewriter, bias: ir.Value | None) -> ir.Value | None:
     if where is None or scalar_constant(rewriter, where.inputs[1]) != 0.0:
         return None
     low = scalar_constant(rewriter, where.inputs[2])
-    return where.inputs[0] if low is not None and low < -1e30 else None
+    largest = LOW_IN_HALF if where.outputs[0].dtype == ir.DataType.FLOAT16 else LOW
+    return where.inputs[0] if low is not None and low < largest else None
 
 
 def split_conjunction(rewriter: Rewriter, mask: ir.Value) -> list[ir.Value]:

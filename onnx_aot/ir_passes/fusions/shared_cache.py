@@ -121,7 +121,7 @@ class _Cached:
 
 def _match_cached(rewriter: Rewriter, found: Attention) -> _Cached | None:
     """The parts of an attention that the operator can compute, or None."""
-    if found.rows_first or found.key is found.value:
+    if found.rows_first or found.key is found.value or found.query.dtype != found.value.dtype:
         return None
     parts = [match_repeated_heads(rewriter, v) for v in (found.key, found.value)]
     whole = [

@@ -162,7 +162,7 @@ def _fits_scores(bias: ir.Value, scores: list[int | str]) -> bool:
 def _match_capped_product(
     rewriter: Rewriter, value: ir.Value | None, extended: bool
 ) -> tuple[ir.Node | None, float, float]:
-    """The MatMul of which a value is made, the factor of its result, and the cap or 0."""
+    """The MatMul of which a value is made, the factor of its result, and the cap, or 0.0."""
     if extended:
         for inner, other in both_orders(single_use(rewriter, value, "Mul")):
             cap = scalar_constant(rewriter, other)
@@ -171,7 +171,7 @@ def _match_capped_product(
             if part is None or not cap or scalar_constant(rewriter, part.inputs[1]) != cap:
                 continue
             product, scale = _match_scaled_product(rewriter, part.inputs[0])
-            return product, scale, cap
+            return product, scale, abs(cap)  # tanh is odd: the sign changes nothing
     return *_match_scaled_product(rewriter, value), 0.0
 
 

@@ -26,7 +26,8 @@ def shifted_softmax(node: ir.Node, rewriter: Rewriter) -> bool:
 
         y = Softmax(x, axis=-1)
 
-    The choice for NaN may be missing. Where an element is NaN or infinite, both forms give NaN.
+    The choice for NaN may be missing. Both forms give NaN for rows with NaN or infinity, or of
+    ``-inf`` alone.
     """
     difference = single_use(rewriter, node.inputs[0], "Sub")
     if difference is None:

@@ -221,9 +221,10 @@ def test_sinks_in_front() -> None:
         assert_close(found, wanted)
 
 
+@pytest.mark.parametrize("cap", [1.5, -1.5])
 @pytest.mark.parametrize("mask", [causal, window], ids=lambda mask: mask.__name__)
-def test_scores_with_a_cap(mask: Mask) -> None:
-    model = Capped(1.5, 1.5, mask)
+def test_scores_with_a_cap(mask: Mask, cap: float) -> None:
+    model = Capped(cap, cap, mask)
     program = export(model)
     assert count(program) == 1
     (node,) = (n for n in program.model.graph if n.op_type == "GroupQueryAttention")

@@ -328,25 +328,26 @@ def _export_program(
     captured step has two rows, and only one can have several tokens behind a past.
     """
     example, verify = inputs(CAPTURED), options.get("verify")
-    kinds: tuple[Sizes, ...] = KINDS
-    if writes_in_place(options):
+    in_place = writes_in_place(options)
+    if in_place:
         options = {**options, "verify": False}
-        kinds = IN_PLACE if _zeroes_padding(model) else PADDED_BEFORE
     with own_caches(example):
         program = export(model, kwargs=example, **decided, **options)
         refuse_other_ways(program, model, inputs)
         if verify and program.has_values:
-            _verify_kinds(program, model, inputs, kinds)
+            kinds = IN_PLACE if _zeroes_padding(program) else PADDED_BEFORE
+            _verify_kinds(program, model, inputs, kinds if in_place else KINDS)
     return program
 
 
-def _zeroes_padding(model: Any) -> bool:
-    """True if attention gives zeros for padding, as torch's does and the operator for caches.
+def _zeroes_padding(program: ONNXProgram) -> bool:
+    """True if torch's operator computes attention: it gives zeros for padding, as the fusion does.
 
-    Where a model computes it with operators of its own, padding gets the average of all values.
+    Where a model computes it with other operators, padding gets the average of all values.
     """
-    implementation = getattr(model.config.get_text_config(), "_attn_implementation", None)
-    return implementation != "eager"
+    assert program.exported_program is not None
+    nodes = program.exported_program.graph.nodes
+    return any("scaled_dot_product_attention" in str(node.target) for node in nodes)
 
 
 def _verify_kinds(

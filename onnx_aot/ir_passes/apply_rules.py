@@ -54,7 +54,7 @@ def apply_rules(model: ir.Model, rules: Sequence[Rule], outcome: Outcome) -> str
     roots += [(f.graph, f) for f in model.functions.values() if not f.attributes]
     for graph, function in roots:
         rewriter.enter(graph, function)
-        fitting = [rule for rule in rules if rule.since <= rewriter.opset]
+        fitting = [rule for rule in rules if rule.fits(rewriter.opset)]
         driver = _Driver(rewriter, fitting, outcome, graph)
         try:
             driver.run()

@@ -42,6 +42,7 @@ class Rule:
             returns False. It changes nothing by itself. Its docstring shows before -> after.
         exact: Whether values stay equal, bit by bit or provably; ``optimize="safe"`` runs these.
         since: The lowest opset in which the rule applies.
+        until: The highest one; None: any.
         behind: Operators, one of which must produce an input of the node; saves calls that cannot
             match. None: any producer.
     """
@@ -51,7 +52,12 @@ class Rule:
     apply: Callable[[ir.Node, Rewriter], bool]
     exact: bool
     since: int = 1
+    until: int | None = None
     behind: frozenset[str] | None = None
+
+    def fits(self, opset: int) -> bool:
+        """Returns True if the rule applies in an opset."""
+        return self.since <= opset and (self.until is None or opset <= self.until)
 
 
 class RefusedError(Exception):

@@ -16,17 +16,26 @@ from onnx_aot.ir_passes.fusions.matching import (
 from onnx_aot.ir_passes.rewriter import Rewriter
 
 __all__ = [
+    "ATTENTION_OPSETS",
     "HEADS_LAST",
     "Attention",
     "Grouped",
     "Masked",
     "Split",
+    "has_attention",
     "match_attention",
     "match_masked_attention",
     "match_repeated_heads",
     "match_split_heads",
     "same_shape",
 ]
+
+ATTENTION_OPSETS = range(23, 25)
+"""Opsets in which attention becomes one node.
+
+ONNX Runtime 1.32 has no kernel for the ``Attention`` of opset 25, and computes its definition,
+which takes up to twice as long as the nodes of opset 20.
+"""
 
 HEADS_LAST = [0, 2, 1, 3]
 SCORES_OF_ROWS = [0, 2, 3, 1]
@@ -57,6 +66,11 @@ class Attention:
     first: ir.Node
     cap: float = 0.0
     sinks: ir.Value | None = None
+
+
+def has_attention(rewriter: Rewriter) -> bool:
+    """Returns True if attention becomes one node in the opset of the graph."""
+    return rewriter.opset in ATTENTION_OPSETS
 
 
 def match_attention(

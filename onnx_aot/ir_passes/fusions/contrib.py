@@ -10,7 +10,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 
-from onnx_aot.ir_passes.fusions.attention_pattern import Attention
+from onnx_aot.ir_passes.fusions.attention_pattern import Attention, has_attention
 from onnx_aot.ir_passes.fusions.bounds import counts_up
 from onnx_aot.ir_passes.fusions.dot_product_attention import Flat, every_row, flat_attention
 from onnx_aot.ir_passes.fusions.matching import dimensions, emit_extent, scalar_constant
@@ -172,7 +172,7 @@ def _counts_along_axis(
 
 
 def multi_head_attention(node: ir.Node, rewriter: Rewriter) -> bool:
-    """Fuses attention into one node before opset 23, whose own operator is faster.
+    """Fuses attention into one node, except in opsets 23 and 24, whose own operator is faster.
 
     Before::
 
@@ -185,7 +185,7 @@ def multi_head_attention(node: ir.Node, rewriter: Rewriter) -> bool:
         a = com.microsoft.MultiHeadAttention(xq, xk, xv, attention_bias=bias)
         y = Reshape(a, [0, 0, heads, width])
     """
-    return rewriter.opset < 23 and flat_attention(node, rewriter, _emit_multi_head)
+    return not has_attention(rewriter) and flat_attention(node, rewriter, _emit_multi_head)
 
 
 def _emit_multi_head(

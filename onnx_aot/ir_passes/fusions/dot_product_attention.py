@@ -1,4 +1,4 @@
-"""Fuses attention into one node, from opset 23 on."""
+"""Fuses attention into one node, in opsets 23 and 24."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ir_passes.fusions.attention_pattern import (
+    ATTENTION_OPSETS,
     HEADS_LAST,
     Attention,
     match_attention,
@@ -255,7 +256,8 @@ def _ends_flat(rewriter: Rewriter, value: ir.Value, found: Attention) -> bool:
     return False
 
 
-ATTENTION = Rule("attention", ("Transpose",), attention_node, exact=False, since=23)
+FIRST, LAST = ATTENTION_OPSETS.start, ATTENTION_OPSETS.stop - 1
+ATTENTION = Rule("attention", ("Transpose",), attention_node, exact=False, since=FIRST, until=LAST)
 ATTENTION_OF_HEADS = Rule(
-    "attention_of_heads", ("MatMul",), attention_of_heads, exact=False, since=23
+    "attention_of_heads", ("MatMul",), attention_of_heads, exact=False, since=FIRST, until=LAST
 )

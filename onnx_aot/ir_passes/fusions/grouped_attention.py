@@ -1,4 +1,4 @@
-"""Rewrites attention whose query heads share heads of keys and values, before opset 23."""
+"""Rewrites attention whose query heads share keys and values, in opsets without ``Attention``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from onnx_aot.ir_passes.fusions.attention_pattern import (
     HEADS_LAST,
     Grouped,
     Masked,
+    has_attention,
     match_masked_attention,
     match_repeated_heads,
     match_split_heads,
@@ -46,7 +47,7 @@ def grouped_attention(node: ir.Node, rewriter: Rewriter) -> bool:
     if permutation(node) != HEADS_LAST:
         return False
     masked = match_masked_attention(rewriter, node.inputs[0])
-    if masked is None or masked.attention.rows_first or rewriter.opset >= 23:
+    if masked is None or masked.attention.rows_first or has_attention(rewriter):
         return False
     found = masked.attention
     keys, values = (

@@ -7,6 +7,7 @@ import math
 import onnx_ir as ir
 import torch
 
+from onnx_aot.ir_passes.fusions.attention_pattern import has_attention
 from onnx_aot.ir_passes.fusions.bounds import always_true, bound_magnitude, counts_up
 from onnx_aot.ir_passes.fusions.matching import both_orders, dimensions, scalar_constant, single_use
 from onnx_aot.ir_passes.rewriter import Rewriter, Rule
@@ -119,8 +120,8 @@ def true_mask(node: ir.Node, rewriter: Rewriter) -> bool:
         y = Mul(x, Min(ReduceSum(Where(some, 1, 0), [-1]), 1))
 
     If ``mask`` is true everywhere, ``scores = products`` and ``y = x``. ``products`` and ``x``
-    already have the shape of the results. From opset 23 on, only this last form is applied, because
-    ONNX Runtime's Attention needs a mask with every row.
+    already have the shape of the results. Where attention becomes one node, only this last form is
+    applied, because ONNX Runtime's Attention needs a mask with every row.
     """
     for whole, part in both_orders(node):
         sizes = dimensions(whole)
@@ -197,7 +198,7 @@ def _shrink_mask(rewriter: Rewriter, mask: ir.Value | None) -> ir.Value | bool |
     """A mask without a part that is true everywhere; True if nothing is left, None if unchanged."""
     if always_true(rewriter, mask):
         return True
-    if rewriter.opset >= 23:
+    if has_attention(rewriter):
         return None
     node = rewriter.producer(mask, "And")
     for everywhere, some in both_orders(node):

@@ -7,7 +7,7 @@ import importlib
 from benchmarks.plots import write_plots
 from benchmarks.results import BENCHMARKS, ON_A_GPU, ROOT, read_json
 
-__all__ = ["PAGE", "make_page", "write_page"]
+__all__ = ["PAGE", "fill_part", "make_page", "write_page"]
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 NOT_MEASURED = "Not measured yet: `python -m benchmarks.{}`."
@@ -17,13 +17,22 @@ def make_page() -> str:
     """Returns ``docs/benchmarks.md`` with every generated part made from the stored results."""
     text = PAGE.read_text(encoding="utf-8")
     for name in (*BENCHMARKS, *ON_A_GPU):
-        start, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
-        before, found, rest = text.partition(start)
-        _, closed, after = rest.partition(end)
-        if not found or not closed:
-            raise ValueError(f"{PAGE} has no lines {start} and {end}")
-        text = f"{before}{start}\n\n{_render_part(name)}\n\n{end}{after}"
+        text = fill_part(text, name, _render_part(name))
     return text
+
+
+def fill_part(text: str, name: str, part: str) -> str:
+    """Returns a page with another text between the two lines that name a generated part.
+
+    Raises:
+        ValueError: The page has no such lines.
+    """
+    start, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
+    before, found, rest = text.partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"the page has no lines {start} and {end}")
+    return f"{before}{start}\n\n{part}\n\n{end}{after}"
 
 
 def write_page() -> None:

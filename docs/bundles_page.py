@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bundles import NAME, SPEED
+from benchmarks.page import fill_part
 from benchmarks.results import read_json
 from benchmarks.tables import number, table
 
@@ -18,9 +19,7 @@ def make_generation_page() -> str:
     """Returns the page with the current results."""
     page = PAGE.read_text(encoding="utf-8")
     for name, render in ((NAME, _render), (SPEED, _render_speed)):
-        begin, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
-        before, _, rest = page.partition(begin)
-        page = f"{before}{begin}\n\n{render(read_json(name))}\n\n{end}{rest.partition(end)[2]}"
+        page = fill_part(page, name, render(read_json(name)))
     return page
 
 

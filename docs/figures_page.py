@@ -42,6 +42,15 @@ def _read_clients(results: dict[str, Any]) -> Figures:
     } | {"models": models}
 
 
+def _read_ways(results: dict[str, Any]) -> Figures:
+    ways = {name: counts for name, counts in results["summary"].items() if name != "models"}
+    models = results["summary"]["models"]
+    return {
+        f"{name}: right at both sizes": f"{counts['right at both sizes']} of {models}"
+        for name, counts in ways.items()
+    }
+
+
 def _read_totals(results: dict[str, Any]) -> Figures:
     return {
         f"{name}: variants right": f"{total['right']} of {total['captured']}"
@@ -123,6 +132,13 @@ SOURCES = (
     _benchmark("What an export says", "remarks"),
     _session("Architectures", "zoo", "models.md"),
     _session("Models of other packages", "field", "field.md"),
+    Source(
+        "In transformers' own exporter",
+        "benchmarks/results/transformers_exporters.json",
+        "python -m benchmarks.transformers_exporters",
+        "migrating-from-torch-onnx.md",
+        _read_ways,
+    ),
     _session("Clients and tools", "clients", "clients.md", _read_clients),
     _session("Language models in other programs", "bundles", "generation.md"),
     Source(

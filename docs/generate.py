@@ -22,6 +22,7 @@ from docs.conformance_page import dtypes_of_operators, make_conformance_page, su
 from docs.failures_page import make_failures_page
 from docs.field_page import make_field_page
 from docs.figures_page import make_figures_page
+from docs.migrating_page import make_migrating_page
 from docs.models_page import make_models_page
 from docs.troubleshooting_page import PAGES as EXPLANATIONS
 from docs.troubleshooting_page import make_page, make_troubleshooting_page
@@ -132,6 +133,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "generation.md": make_generation_page,
     "field.md": make_field_page,
     "figures.md": make_figures_page,
+    "migrating-from-torch-onnx.md": make_migrating_page,
     "models.md": make_models_page,
     "troubleshooting.md": make_troubleshooting_page,
 }

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from benchmarks import export_time, graph_size, page, profile_export, remarks, results, timing
+from benchmarks.bundles import SPEED, speed
 from benchmarks.plots import make_plots
 from benchmarks.run import Settings, in_fresh_process
 from benchmarks.stages import NAMES
@@ -33,6 +34,19 @@ def test_results_are_those_of_the_script(name: str) -> None:
     assert {row["name"] for row in kept["rows"]} <= set(script.BENCHMARK.rows())
     assert kept["summary"] == script.BENCHMARK.summarize(kept["rows"])
     assert script.render(kept["rows"], kept["summary"]) in page.PAGE.read_text(encoding="utf-8")
+
+
+def test_speed_of_bundles_is_that_of_the_rows() -> None:
+    kept = results.read_json(SPEED)
+    assert kept["summary"] == speed.summarize(kept["rows"])
+    assert {(row["name"], row["client"], row["weights"]) for row in kept["rows"]} == {
+        (family, *cell) for family in speed.MODELS for cell in speed.CELLS
+    }
+    same = [
+        row["tokens equal"] for row in kept["rows"] if "error" not in row and "fp" in row["weights"]
+    ]
+    assert same
+    assert all(same)  # else steps of different texts would be compared
 
 
 def test_plots_show_the_results() -> None:

@@ -9,23 +9,27 @@ rounding of the weights changes them.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.bundles import NAME
-from benchmarks.bundles.models import FAMILIES, PROMPT, SPECIAL, STEPS, make_model, make_tokenizer
-from benchmarks.results import ROOT, machine, write_json
+from benchmarks.bundles.models import FAMILIES, PROMPT, SPECIAL, STEPS, make_model, save_source
+from benchmarks.bundles.programs import (
+    ENVIRONMENTS,
+    INSIDE,
+    command_in,
+    last_error,
+    parse_families,
+    read_versions,
+)
+from benchmarks.results import machine, write_json
 
-INSIDE = Path(__file__).parent / "inside"
-ENVIRONMENTS = ROOT / ".nox"
 CLIENTS = {"genai": "onnxruntime-genai", "transformers.js": "transformers.js", "optimum": "optimum"}
 WEIGHTS = {"fp32": "fp32", "fp16": "fp16", "int8": "int8", "int4": "q4"}
 """transformers.js's names of the types."""
@@ -37,17 +41,12 @@ def main() -> None:
     from benchmarks.models.torchvision_cpu import load_torchvision
 
     load_torchvision()  # before transformers, which imports it
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("families", nargs="*", metavar="FAMILY")
-    options = parser.parse_args()
-    unknown = [family for family in options.families if family not in FAMILIES]
-    if unknown:
-        parser.error(f"no families {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
+    families = parse_families(__doc__, FAMILIES)
     rows = []
-    for family in options.families or FAMILIES:
+    for family in families or FAMILIES:
         rows.append(measure_family(family))
         print(json.dumps(rows[-1]), flush=True)
-    if not options.families:
+    if not families:
         cells = [cell for row in rows for cell in row["cells"].values()]
         summary = {"cells": len(cells), "right": sum(cell == "right" for cell in cells)}
         content = {"machine": machine(), "clients": read_versions(), "summary": summary}
@@ -58,15 +57,13 @@ def measure_family(family: str) -> dict[str, Any]:
     """Returns the outcome in each program with each type of weights: ``right`` or a reason."""
     from onnx_aot.generation import Decoder, bundle
 
-    model, ids = make_model(family), torch.tensor([PROMPT])
+    model, ids = make_model(*FAMILIES[family]), torch.tensor([PROMPT])
     expected = model.generate(
         ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=STEPS
     )
     cells = {}
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "source")
-        model.save_pretrained(source)
-        make_tokenizer().save_pretrained(source)
+        source = save_source(model, folder)
         for client in CLIENTS:
             for weights in WEIGHTS:
                 path = bundle(
@@ -99,8 +96,7 @@ def _judge(client: str, weights: str, path: Path, wanted: list[int]) -> str:
         check=False,
     )
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "rror" in line]
-        return f"fails: {(lines or ['no message'])[-1][:200]}"
+        return f"fails: {last_error(done.stderr)}"
     tokens = _without_end(json.loads(done.stdout.splitlines()[-1]))
     return "right" if tokens == _without_end(wanted) else f"other tokens: {tokens[len(PROMPT) :]}"
 
@@ -114,22 +110,7 @@ def _command_of(client: str) -> tuple[list[str], dict[str, str]]:
     if client == "transformers.js":
         packages = {"PACKAGES": str(ENVIRONMENTS / "bundle-node")}
         return ["node", str(INSIDE / "run_transformers_js.mjs")], packages
-    python = ENVIRONMENTS / f"bundle-{client}" / "bin" / "python"
-    return [str(python), str(INSIDE / f"run_{client}.py")], {}
-
-
-def read_versions() -> dict[str, str]:
-    """Returns the versions of the programs in their environments."""
-    found = {}
-    for client, distribution in (("genai", "onnxruntime-genai"), ("optimum", "optimum-onnx")):
-        places = [str(p) for p in (ENVIRONMENTS / f"bundle-{client}").glob("lib/*/site-packages")]
-        for held in metadata.distributions(name=distribution, path=places):
-            found[client] = held.version
-    package = ENVIRONMENTS / "bundle-node" / "node_modules" / "@huggingface" / "transformers"
-    if (package / "package.json").exists():
-        content = json.loads((package / "package.json").read_text(encoding="utf-8"))
-        found["transformers.js"] = content["version"]
-    return found
+    return [command_in(client), str(INSIDE / f"run_{client}.py")], {}
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["FAMILIES", "PROMPT", "SPECIAL", "STEPS", "make_model", "make_tokenizer"]
+__all__ = ["FAMILIES", "PROMPT", "SPECIAL", "STEPS", "make_model", "save_source"]
 
 PROMPT = [1, 5, 9, 40, 22, 33, 17, 8, 50, 12]
 STEPS = 12
@@ -39,21 +41,40 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "Phi3": ("Phi3Config", "Phi3ForCausalLM", SIZES),
     "Mistral": ("MistralConfig", "MistralForCausalLM", {**SIZES, "sliding_window": 6}),
+    "gpt-oss": (
+        "GptOssConfig",
+        "GptOssForCausalLM",
+        {
+            **SIZES,
+            "head_dim": 16,
+            "sliding_window": 8,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "max_position_embeddings": 4096,  # its angles are for this many positions
+        },
+    ),
     "GPT-2": ("GPT2Config", "GPT2LMHeadModel", {**GPT2, **SPECIAL, "initializer_range": 0.5}),
 }
 """Configuration, class and sizes by family."""
 
 
-def make_model(family: str) -> Any:
+def make_model(config: str, model: str, sizes: Mapping[str, Any]) -> Any:
     """A model with random weights, in evaluation mode."""
     import transformers
 
-    config, model, sizes = FAMILIES[family]
     torch.manual_seed(0)
     return getattr(transformers, model)(getattr(transformers, config)(**sizes)).eval()
 
 
-def make_tokenizer() -> Any:
+def save_source(model: Any, folder: str) -> Path:
+    """Writes a model with a tokenizer, as a checkpoint of transformers, and returns its folder."""
+    source = Path(folder, "source")
+    model.save_pretrained(source)
+    _make_tokenizer().save_pretrained(source)
+    return source
+
+
+def _make_tokenizer() -> Any:
     """A tokenizer with one token per character."""
     import tokenizers
     import transformers

@@ -9,7 +9,6 @@ one process, which runs both in turns. The peer takes two turns, which shows the
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import tempfile
@@ -18,8 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bundles import SPEED
-from benchmarks.bundles.__main__ import ENVIRONMENTS, INSIDE, read_versions
-from benchmarks.bundles.models import SPECIAL, make_tokenizer
+from benchmarks.bundles.models import SPECIAL, make_model, save_source
+from benchmarks.bundles.programs import (
+    INSIDE,
+    command_in,
+    last_error,
+    parse_families,
+    read_versions,
+)
 from benchmarks.results import machine, write_json
 from benchmarks.timing import geomean, median
 
@@ -61,18 +66,13 @@ def main() -> None:
     from benchmarks.models.torchvision_cpu import load_torchvision
 
     load_torchvision()  # before transformers, which imports it
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("families", nargs="*", metavar="FAMILY")
-    options = parser.parse_args()
-    unknown = [family for family in options.families if family not in MODELS]
-    if unknown:
-        parser.error(f"no families {', '.join(unknown)}; there are {', '.join(MODELS)}")
+    families = parse_families(__doc__, MODELS)
     rows = []
-    for family in options.families or MODELS:
+    for family in families or MODELS:
         for row in measure_family(family):
             print(json.dumps(row), flush=True)
             rows.append(row)
-    if not options.families:
+    if not families:
         content = {"machine": machine(), "clients": read_versions(), "summary": summarize(rows)}
         write_json(SPEED, {**content, "rows": rows})
 
@@ -96,20 +96,13 @@ def summarize(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 
 def measure_family(family: str) -> list[dict[str, Any]]:
     """Returns a row per program and type of weights: times, ratios, and whether tokens agree."""
-    import torch
-    import transformers
-
     from onnx_aot.generation import bundle
 
-    config, model, sizes = MODELS[family]
-    torch.manual_seed(0)
-    made = getattr(transformers, model)(getattr(transformers, config)(**sizes)).eval()
+    model = make_model(*MODELS[family])
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "source")
-        made.save_pretrained(source)
-        make_tokenizer().save_pretrained(source)
-        parameters = sum(parameter.numel() for parameter in made.parameters())
+        source = save_source(model, folder)
         for client, weights in CELLS:
             row = {"name": family, "client": client, "weights": weights, "parameters": parameters}
             ours = Path(folder, f"{client}-{weights}")
@@ -119,8 +112,7 @@ def measure_family(family: str) -> list[dict[str, Any]]:
                 _run_inside(client, *_exporter_of(client, source, peer, weights), folder=folder)
                 rows.append(row | _time_folders(client, (ours, peer, peer), folder))
             except subprocess.CalledProcessError as error:
-                lines = [line for line in error.stderr.splitlines() if "rror" in line]
-                rows.append(row | {"error": (lines or ["no message"])[-1][:200]})
+                rows.append(row | {"error": last_error(error.stderr)})
     return rows
 
 
@@ -133,10 +125,8 @@ def _exporter_of(client: str, source: Path, peer: Path, weights: str) -> list[st
 
 
 def _time_folders(client: str, folders: Sequence[Path], folder: str) -> dict[str, Any]:
-    numbers = (json.dumps(PROMPT), str(STEPS), str(RUNS))
-    output = _run_inside(
-        client, str(INSIDE / f"time_{client}.py"), *numbers, *map(str, folders), folder=folder
-    )
+    given = (client, json.dumps(PROMPT), str(STEPS), str(RUNS), *map(str, folders))
+    output = _run_inside(client, str(INSIDE / "time_steps.py"), *given, folder=folder)
     ours, peer, again = (json.loads(line) for line in output.splitlines() if line.startswith("{"))
     row: dict[str, Any] = {"tokens equal": ours["tokens"] == peer["tokens"]}
     for kind in ("step", "prompt"):
@@ -156,9 +146,8 @@ def _ratio(times: Sequence[float], others: Sequence[float]) -> float:
 
 def _run_inside(client: str, *arguments: str, folder: str) -> str:
     """Returns what Python prints in the environment of a program."""
-    python = ENVIRONMENTS / f"bundle-{client}" / "bin" / "python"
     done = subprocess.run(
-        [str(python), *arguments],
+        [command_in(client), *arguments],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from onnx_aot.ir_passes.apply_rules import Outcome, apply_rules
 from onnx_aot.ir_passes.eliminate_common_subexpressions import eliminate_common_subexpressions
 from onnx_aot.ir_passes.remove_unused import remove_unused
+from onnx_aot.ir_passes.rewriter import HasKernel, any_kernel
 from onnx_aot.ir_passes.rules import CONTRIB_RULES, LATE_RULES, RULES, RULES_ON_REQUEST
 from onnx_aot.ir_passes.share_initializers import share_initializers
 from onnx_aot.ir_passes.snapshot import Snapshot
@@ -46,7 +47,10 @@ def names_of_passes() -> list[str]:
 
 
 def run_passes(
-    model: ir.Model, optimize: bool | str | Collection[str] = True, contrib_ops: bool = False
+    model: ir.Model,
+    optimize: bool | str | Collection[str] = True,
+    contrib_ops: bool = False,
+    has_kernel: HasKernel = any_kernel,
 ) -> Outcome:
     """Runs passes and rules on the model in place.
 
@@ -58,6 +62,8 @@ def run_passes(
         optimize: True: all; ``"safe"``: those that keep every value as it is; a collection of
             names: only these; False: none.
         contrib_ops: Whether rules that emit operators specific to ONNX Runtime run too.
+        has_kernel: Tells for which operators, in which opset, the runtime has kernels. Attention,
+            for example, becomes one node only where it has.
 
     Returns:
         How often each one changed something, and which ones were undone.
@@ -68,7 +74,7 @@ def run_passes(
     before = Snapshot(model)
     while True:
         outcome = Outcome(undone=dict(undone))
-        failed = _run_all(model, optimize, contrib_ops, outcome)
+        failed = _run_all(model, optimize, contrib_ops, has_kernel, outcome)
         if failed is None:
             return outcome
         before.restore()
@@ -76,7 +82,11 @@ def run_passes(
 
 
 def _run_all(
-    model: ir.Model, optimize: bool | str | Collection[str], contrib_ops: bool, done: Outcome
+    model: ir.Model,
+    optimize: bool | str | Collection[str],
+    contrib_ops: bool,
+    has_kernel: HasKernel,
+    done: Outcome,
 ) -> str | None:
     """Runs the wanted passes and rules that have not failed; returns the one that fails midway."""
     wanted = [
@@ -97,10 +107,10 @@ def _run_all(
             return name
         if count:
             done.counts[name] += count
-    failed = apply_rules(model, rules, done) if rules else None
+    failed = apply_rules(model, rules, done, has_kernel) if rules else None
     late = [rule for rule in LATE_RULES if _is_wanted(optimize, rule.name, rule.exact)]
     if failed is None and late:
-        failed = apply_rules(model, late, done)
+        failed = apply_rules(model, late, done, has_kernel)
     if failed is None and done.counts and eliminate_common_subexpressions in wanted:
         # merge values that a rule emitted once per layer, such as a mask or a cosine
         eliminate_common_subexpressions(model)

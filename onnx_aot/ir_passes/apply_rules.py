@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_aot.graph.traversal import all_nodes
-from onnx_aot.ir_passes.rewriter import RefusedError, Rewriter, Rule
+from onnx_aot.ir_passes.rewriter import HasKernel, RefusedError, Rewriter, Rule, any_kernel
 
 __all__ = ["Outcome", "apply_rules"]
 
@@ -32,7 +32,12 @@ class Outcome:
     visits: int = 0
 
 
-def apply_rules(model: ir.Model, rules: Sequence[Rule], outcome: Outcome) -> str | None:
+def apply_rules(
+    model: ir.Model,
+    rules: Sequence[Rule],
+    outcome: Outcome,
+    has_kernel: HasKernel = any_kernel,
+) -> str | None:
     """Tries rules at every node of the graph, its subgraphs and the local functions, in order.
 
     Functions with attributes are skipped, because the effect of their nodes depends on the call.
@@ -45,16 +50,17 @@ def apply_rules(model: ir.Model, rules: Sequence[Rule], outcome: Outcome) -> str
         model: Changed in place.
         rules: The rules in order of precedence.
         outcome: Updated in place. Rules in its ``undone`` are skipped.
+        has_kernel: Tells for which operators the runtime has kernels.
 
     Returns:
         The name of a rule whose change failed midway, which leaves the model unusable; else None.
     """
-    rewriter = Rewriter(model)
+    rewriter = Rewriter(model, has_kernel)
     roots: list[tuple[ir.Graph, ir.Function | None]] = [(model.graph, None)]
     roots += [(f.graph, f) for f in model.functions.values() if not f.attributes]
     for graph, function in roots:
         rewriter.enter(graph, function)
-        fitting = [rule for rule in rules if rule.fits(rewriter.opset)]
+        fitting = [rule for rule in rules if rule.fits(rewriter.opset, has_kernel)]
         driver = _Driver(rewriter, fitting, outcome, graph)
         try:
             driver.run()

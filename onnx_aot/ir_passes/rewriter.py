@@ -19,7 +19,16 @@ from onnx_aot.ir_passes.lazy_tensor import FoldedTensor
 from onnx_aot.ir_passes.tensors import SMALL, content_key, in_memory, is_weight
 from onnx_aot.metadata.keys import APART, FUSED, INPUT_KIND, NAMED
 
-__all__ = ["Change", "Emitted", "RefusedError", "Rewriter", "Rule", "dead_after"]
+__all__ = [
+    "Change",
+    "Emitted",
+    "HasKernel",
+    "RefusedError",
+    "Rewriter",
+    "Rule",
+    "any_kernel",
+    "dead_after",
+]
 
 _SIZE_ARITHMETIC = (
     "Add Cast Concat Constant Div Gather Identity Max Min Mod Mul Neg Shape Size Slice Squeeze Sub "
@@ -29,6 +38,14 @@ SIZE_ARITHMETIC = frozenset(_SIZE_ARITHMETIC.split())
 """Operators that compute sizes."""
 
 Shape = ir.Shape | Sequence[int | ir.SymbolicDim | None] | None
+
+HasKernel = Callable[[str, int], bool]
+"""Tells whether a runtime has a kernel for an operator of ONNX in an opset."""
+
+
+def any_kernel(op_type: str, opset: int) -> bool:
+    """Describes a runtime that has all kernels."""
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +59,8 @@ class Rule:
             returns False. It changes nothing by itself. Its docstring shows before -> after.
         exact: Whether values stay equal, bit by bit or provably; ``optimize="safe"`` runs these.
         since: The lowest opset in which the rule applies.
-        until: The highest one; None: any.
+        makes: The operator that nodes become, which is no gain where the runtime has no kernel for
+            it and computes its definition. None: any runtime.
         behind: Operators, one of which must produce an input of the node; saves calls that cannot
             match. None: any producer.
     """
@@ -52,12 +70,12 @@ class Rule:
     apply: Callable[[ir.Node, Rewriter], bool]
     exact: bool
     since: int = 1
-    until: int | None = None
+    makes: str | None = None
     behind: frozenset[str] | None = None
 
-    def fits(self, opset: int) -> bool:
-        """Returns True if the rule applies in an opset."""
-        return self.since <= opset and (self.until is None or opset <= self.until)
+    def fits(self, opset: int, has_kernel: HasKernel) -> bool:
+        """Returns True if the rule applies in an opset, for a runtime with some kernels."""
+        return self.since <= opset and (self.makes is None or has_kernel(self.makes, opset))
 
 
 class RefusedError(Exception):
@@ -98,8 +116,9 @@ class Rewriter:
         trials: Shapes and types of computations that ``fold`` was found to be able to make.
     """
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, has_kernel: HasKernel = any_kernel) -> None:
         self._model = model
+        self._has_kernel = has_kernel
         self._names: Names | None = None
         self._attributes = Attributes()
         self._constants: dict[Any, ir.Value] | None = None
@@ -119,6 +138,10 @@ class Rewriter:
         self.opset = imports.get("", self._model.opset_imports.get("", 1))
         self._function = None if function is None else graph
         self._function_constants = {}
+
+    def has_kernel(self, op_type: str) -> bool:
+        """Returns True if the runtime has a kernel for an operator in the current opset."""
+        return self._has_kernel(op_type, self.opset)
 
     # --- looking ---------------------------------------------------------------------------------
 

@@ -326,8 +326,10 @@ def _collect_translations(
 def optimize_model(model: ir.Model, options: Options) -> tuple[Outcome, Notes]:
     """Runs the passes and rules that the options select."""
     from onnx_aot.ir_passes import run_passes
+    from onnx_aot.targets import has_kernel
 
-    outcome = run_passes(model, options.optimize, options.contrib_ops)
+    kernels = has_kernel(options.target)
+    outcome = run_passes(model, options.optimize, options.contrib_ops, kernels)
     return outcome, describe.describe_undone_passes(outcome)
 
 

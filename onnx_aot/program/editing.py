@@ -64,9 +64,11 @@ class Editable:
         from onnx_aot.errors import warn
         from onnx_aot.ir_passes import run_passes
         from onnx_aot.options import check_optimize
+        from onnx_aot.targets import has_kernel
 
         check_optimize(optimize)
-        outcome = run_passes(self.model, optimize, contrib_ops)
+        target = None if self._origin is None else self._origin.target
+        outcome = run_passes(self.model, optimize, contrib_ops, has_kernel(target))
         self.release()
         if self._origin is not None:
             self._origin.passes.update(outcome.counts)

@@ -15,6 +15,7 @@ from onnx_aot.targets.releases import (
     RUNTIME,
     find_kernels,
     find_release,
+    has_kernel,
     is_target,
     order,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "find_kernels",
     "find_obstacles",
     "find_release",
+    "has_kernel",
     "is_target",
     "legalize",
     "order",

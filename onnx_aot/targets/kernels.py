@@ -130,6 +130,11 @@ class Kernels:
     by_operator: dict[tuple[str, int], tuple[Kernel, ...]]
     inlined: dict[tuple[str, int], frozenset[ir.DataType]]
 
+    def has_kernel(self, op_type: str, opset: int) -> bool:
+        """Returns True if there is a kernel for an operator as it is in an opset, for any type."""
+        found = signature(op_type, opset)
+        return found is not None and bool(self.by_operator.get((op_type, found.version)))
+
     @property
     def name(self) -> str:
         """The runtime and its release, such as ``onnxruntime 1.18``."""

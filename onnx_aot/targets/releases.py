@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from importlib import metadata
 
 from onnx_aot.errors import InvalidOptionError
@@ -16,7 +17,16 @@ from onnx_aot.targets.kernels import (
     load_kernels,
 )
 
-__all__ = ["FAMILY", "ON_CUDA", "RUNTIME", "find_kernels", "find_release", "is_target", "order"]
+__all__ = [
+    "FAMILY",
+    "ON_CUDA",
+    "RUNTIME",
+    "find_kernels",
+    "find_release",
+    "has_kernel",
+    "is_target",
+    "order",
+]
 
 RUNTIME = ONNX_RUNTIME
 """ONNX Runtime's CPU provider, in the installed release."""
@@ -108,3 +118,11 @@ def find_kernels(target: str) -> Kernels:
     if release is None:
         release = _find_installed_release() if runtime == RUNTIME else list_releases(runtime)[-1]
     return load_kernels(release, runtime)
+
+
+def has_kernel(target: str | None) -> Callable[[str, int], bool]:
+    """Returns a function that tells for which operators, in which opset, a target has kernels.
+
+    The ONNX standard, None, counts as a runtime that has all.
+    """
+    return (lambda op_type, opset: True) if target is None else find_kernels(target).has_kernel

@@ -16,8 +16,8 @@ from onnx_aot.ir_passes.fusions.matching import (
 from onnx_aot.ir_passes.rewriter import Rewriter
 
 __all__ = [
-    "ATTENTION_OPSETS",
     "HEADS_LAST",
+    "SINCE",
     "Attention",
     "Grouped",
     "Masked",
@@ -30,12 +30,8 @@ __all__ = [
     "same_shape",
 ]
 
-ATTENTION_OPSETS = range(23, 25)
-"""Opsets in which attention becomes one node.
-
-ONNX Runtime 1.32 has no kernel for the ``Attention`` of opset 25, and computes its definition,
-which takes up to twice as long as the nodes of opset 20.
-"""
+SINCE = 23
+"""Opset that has the operator ``Attention``."""
 
 HEADS_LAST = [0, 2, 1, 3]
 SCORES_OF_ROWS = [0, 2, 3, 1]
@@ -70,7 +66,7 @@ class Attention:
 
 def has_attention(rewriter: Rewriter) -> bool:
     """Returns True if attention becomes one node in the opset of the graph."""
-    return rewriter.opset in ATTENTION_OPSETS
+    return rewriter.opset >= SINCE and rewriter.has_kernel("Attention")
 
 
 def match_attention(
@@ -84,14 +80,14 @@ def match_attention(
         return None
     weights, value = node.inputs
     if extended:
-        weights = _widened(rewriter, weights)
+        weights = _without_cast(rewriter, weights)
     behind = _match_all_but_last(rewriter, weights) if extended else None
     softmax = single_use(rewriter, weights if behind is None else behind, "Softmax")
     if softmax is None or value is None or softmax.attributes.get_int("axis", -1) not in (-1, 3):
         return None
     if any(len(dimensions(v) or ()) != 4 for v in (value, node.outputs[0])):
         return None
-    scores = _widened(rewriter, softmax.inputs[0]) if extended else softmax.inputs[0]
+    scores = _without_cast(rewriter, softmax.inputs[0]) if extended else softmax.inputs[0]
     if behind is None:
         return _match_scores(rewriter, scores, value, extended)
     scores, sinks = _match_sinks(rewriter, scores)
@@ -99,7 +95,7 @@ def match_attention(
     return None if found is None else dataclasses.replace(found, sinks=sinks)
 
 
-def _widened(rewriter: Rewriter, value: ir.Value | None) -> ir.Value | None:
+def _without_cast(rewriter: Rewriter, value: ir.Value | None) -> ir.Value | None:
     """The operand of a Cast, as around a softmax in float32; otherwise the value itself."""
     cast = single_use(rewriter, value, "Cast")
     return value if cast is None else cast.inputs[0]

@@ -172,7 +172,7 @@ def _counts_along_axis(
 
 
 def multi_head_attention(node: ir.Node, rewriter: Rewriter) -> bool:
-    """Fuses attention into one node, except in opsets 23 and 24, whose own operator is faster.
+    """Fuses attention into one node, where ONNX's own operator, which is faster, is not used.
 
     Before::
 

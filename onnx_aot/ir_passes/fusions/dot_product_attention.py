@@ -1,4 +1,4 @@
-"""Fuses attention into one node, in opsets 23 and 24."""
+"""Fuses attention into one node, where the runtime has a kernel for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import onnx_ir as ir
 import torch
 
 from onnx_aot.ir_passes.fusions.attention_pattern import (
-    ATTENTION_OPSETS,
     HEADS_LAST,
+    SINCE,
     Attention,
     match_attention,
     match_masked_attention,
@@ -256,8 +256,14 @@ def _ends_flat(rewriter: Rewriter, value: ir.Value, found: Attention) -> bool:
     return False
 
 
-FIRST, LAST = ATTENTION_OPSETS.start, ATTENTION_OPSETS.stop - 1
-ATTENTION = Rule("attention", ("Transpose",), attention_node, exact=False, since=FIRST, until=LAST)
+ATTENTION = Rule(
+    "attention", ("Transpose",), attention_node, exact=False, since=SINCE, makes="Attention"
+)
 ATTENTION_OF_HEADS = Rule(
-    "attention_of_heads", ("MatMul",), attention_of_heads, exact=False, since=FIRST, until=LAST
+    "attention_of_heads",
+    ("MatMul",),
+    attention_of_heads,
+    exact=False,
+    since=SINCE,
+    makes="Attention",
 )

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import onnx_aot
 from onnx_aot.ir_passes import run_passes
 from tests.ir_passes.fusions.attention_models import (
     GROUPS,
+    HEADS,
     WIDTH,
     attention,
     by_chunks,
@@ -34,6 +36,7 @@ from tests.ir_passes.fusions.fusion_cases import (
     parametrize,
     same_with_and_without,
 )
+from tests.tolerances import assert_close
 
 # --- rotations -----------------------------------------------------------------------------------
 
@@ -171,6 +174,24 @@ SPECIAL = [
 ]
 
 # --- operators of ONNX Runtime -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "opset", "count"),
+    [("onnxruntime", 24, 1), ("onnxruntime", 25, 0), ("onnxruntime==1.24", 24, 1), (None, 25, 1)],
+)
+def test_one_node_where_the_target_has_a_kernel(target: str | None, opset: int, count: int) -> None:
+    def forward(q: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, q + 1, q * 2)
+
+    x = torch.randn(2, HEADS, 5, WIDTH)
+    program = onnx_aot.export(forward, (x,), opset_version=opset, target=target)
+    assert [node.op_type for node in program.model.graph].count("Attention") == count
+    (actual,) = program(x)
+    assert_close(actual, forward(x))
+    program = onnx_aot.export(forward, (x,), opset_version=opset, target=target, optimize=False)
+    program.optimize()  # knows the target of the export
+    assert [node.op_type for node in program.model.graph].count("Attention") == count
 
 
 @parametrize([*ATTENTION, *SPECIAL])

@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import onnx_aot
 from tests.ir_passes.fusions.fusion_cases import (
     FusionCase,
     check,
     parametrize,
     same_with_and_without,
 )
+from tests.tolerances import assert_close
 
 WIDTH = 4
 
@@ -175,6 +177,15 @@ CASES = [
 @parametrize(CASES)
 def test_masks(case: FusionCase) -> None:
     check(case)
+
+
+def test_shifted_softmax_of_special_values() -> None:
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([[1.0, nan, 2.0], [1.0, inf, 2.0], [-inf] * 3, [1.0, -inf, 2.0]])[None]
+    keep = torch.ones(1, 4, dtype=torch.int64)
+    program = onnx_aot.export(shifted_by_max, (x, keep), optimize=False)
+    assert program.optimize()["shifted_softmax"] == 1
+    assert_close(program(x, keep)[0], shifted_by_max(x, keep))
 
 
 @settings(max_examples=8)

@@ -1,10 +1,11 @@
-"""Fills docs/generation.md with the results of ``benchmarks.bundles`` and of its ``speed``."""
+"""Fills docs/generation.md with the results of benchmarks of language models."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from benchmarks import decoders
 from benchmarks.bundles import NAME, SPEED
 from benchmarks.page import fill_part
 from benchmarks.results import read_json
@@ -18,9 +19,18 @@ PAGE = Path(__file__).with_name("generation.md")
 def make_generation_page() -> str:
     """Returns the page with the current results."""
     page = PAGE.read_text(encoding="utf-8")
-    for name, render in ((NAME, _render), (SPEED, _render_speed)):
+    parts = ((decoders.NAME, _render_decoders), (NAME, _render), (SPEED, _render_speed))
+    for name, render in parts:
         page = fill_part(page, name, render(read_json(name)))
     return page
+
+
+def _render_decoders(results: dict[str, Any] | None) -> str:
+    if results is None:
+        return "Not measured yet: `python -m benchmarks.decoders`."
+    facts = results["machine"]
+    measured = f"Measured {facts['date']} with transformers {facts['packages']['transformers']}."
+    return f"{measured}\n\n{decoders.render(results['rows'], results['summary'])}"
 
 
 def _render(results: dict[str, Any] | None) -> str:

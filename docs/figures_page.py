@@ -140,6 +140,12 @@ SOURCES = (
         _read_ways,
     ),
     _session("Clients and tools", "clients", "clients.md", _read_clients),
+    Source(
+        "Language models of transformers",
+        "benchmarks/results/decoders.json",
+        "python -m benchmarks.decoders",
+        "generation.md",
+    ),
     _session("Language models in other programs", "bundles", "generation.md"),
     Source(
         "Speed of language models in other programs",

@@ -17,7 +17,7 @@ from benchmarks.zoo_models.transformers_rows import (
     text_case,
 )
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "LATENT", "OPTIONS"]
 
 _GROUP = "transformers: text"
 _CACHE = "transformers: decoder with a cache"
@@ -63,7 +63,7 @@ plbart prophetnet bigbird_pegasus fsmt switch_transformers nllb-moe t5gemma
 
 _WITHOUT_A_MASK = ("rwkv", "fnet")
 
-_LATENT = {"num_key_value_heads": HEADS}  # latent attention has a key head per query head
+LATENT = {"num_key_value_heads": HEADS}  # latent attention has a key head per query head
 _MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
 _SHARED = {  # two layers that share one attention
     "num_hidden_layers": 4,
@@ -71,13 +71,13 @@ _SHARED = {  # two layers that share one attention
 }
 
 # Options that model types need besides small sizes.
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "deepseek_v2": _LATENT,
-    "deepseek_v3": _LATENT,
-    "glm4_moe_lite": _LATENT,
-    "minicpm3": _LATENT,
-    "youtu": _LATENT,
-    "longcat_flash": _LATENT,
+OPTIONS: dict[str, dict[str, Any]] = {
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
+    "glm4_moe_lite": LATENT,
+    "minicpm3": LATENT,
+    "youtu": LATENT,
+    "longcat_flash": LATENT,
     "gptj": {"rotary_dim": HEAD},
     "codegen": {"rotary_dim": HEAD},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": LAYERS},
@@ -171,7 +171,7 @@ def _with_decoder(model_type: str) -> ZooCase:
 
 def _text_case(model_type: str, auto: str) -> ZooCase:
     mask = model_type not in _WITHOUT_A_MASK
-    return text_case(model_type, _GROUP, auto, mask, **_OPTIONS.get(model_type, {}))
+    return text_case(model_type, _GROUP, auto, mask, **OPTIONS.get(model_type, {}))
 
 
 CASES = (

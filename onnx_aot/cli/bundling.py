@@ -37,6 +37,14 @@ def bundle(
             "where a beam search needs --no-bounded."
         ),
     ] = None,
+    by_token: Annotated[
+        bool,
+        typer.Option(
+            "--by-token",
+            help="Read one token after another, also if the model gives other results then; only "
+            "models with recurrent states need it.",
+        ),
+    ] = False,
     target: Annotated[
         str, typer.Option(help="The runtime, such as onnxruntime==1.20; the installed one.")
     ] = "onnxruntime",
@@ -47,6 +55,8 @@ def bundle(
     options: dict[str, Any] = {"verify": verify, "target": target}
     if bounded is not None:
         options["bounded"] = bounded
+    if by_token:
+        options["by_token"] = True
     with errors_as_messages(), stage_names():
         path = write(model, output, layout=layout, weights=weights, **options)
     typer.echo(escape_for_stream(f"saved to {path}"))

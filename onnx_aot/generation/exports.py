@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -112,6 +115,8 @@ def export_decoder(
             with recurrent states have code for one token, which is fast, and mostly other code for
             several. None for what is right: the loop for states that sum up all earlier tokens,
             and one pass over the tokens for other models; the other way if the first is refused.
+            True also accepts, with a warning, a model that gives other logits if it reads one token
+            after another than for the whole text, which is refused otherwise.
         **options: Options of ``onnx_aot.export``, except the inputs, which are made here, their
             dynamic dimensions and the names. ``verify=True`` also compares steps without a past,
             of one token and of one row with PyTorch.
@@ -125,11 +130,13 @@ def export_decoder(
     if _check_arguments(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
         return _decoder_after_encoder(model, f, options)
     layout = _layout_of(model, bounded)
+    ways = _ways(model, layout) if by_token is None else (by_token,)
     refused: OnnxExporterError | None = None
-    for way in _ways(model, layout) if by_token is None else (by_token,):
+    for way in ways:
         kept = _layout_of(model, False) if way and layout.windows else layout
         try:
-            program = _export_steps(model, kept, way, options)
+            with _warnings_if_done() if len(ways) > 1 else contextlib.nullcontext():
+                program = _export_steps(model, kept, way, options, alone=by_token is True)
         except OnnxExporterError as error:
             refused = refused or error
         else:
@@ -138,6 +145,15 @@ def export_decoder(
             return program
     assert refused is not None
     raise refused
+
+
+@contextlib.contextmanager
+def _warnings_if_done() -> Iterator[None]:
+    """Context whose warnings are issued at its end, and are dropped if it ends by an exception."""
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    for found in caught:
+        warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
 
 
 def save_program(program: ONNXProgram, f: Any, options: Mapping[str, Any]) -> None:
@@ -162,7 +178,7 @@ def verify_steps(program: ONNXProgram, model: Any) -> None:
     """
     layout = _layout_of(model, bounded=False)
     kinds = [dataclasses.replace(sizes, padded=False) for sizes in IN_PLACE]
-    step = make_step_forward(model, layout, False)
+    step = functools.partial(make_step_forward, layout=layout, by_token=False)
     with replace_forward(model, step, decoder_inputs(model, layout, CAPTURED)):
         _verify_kinds(program, model, lambda sizes: decoder_inputs(model, layout, sizes), kinds)
 
@@ -202,15 +218,15 @@ def _ways(model: Any, layout: Layout) -> tuple[bool, ...]:
 
 
 def _export_steps(
-    model: Any, layout: Layout, by_token: bool, options: Mapping[str, Any]
+    model: Any, layout: Layout, by_token: bool, options: Mapping[str, Any], alone: bool
 ) -> ONNXProgram:
-    """Exports a decoder without an encoder."""
+    """Exports a decoder without an encoder; ``alone`` is that of ``refuse_other_texts``."""
     parameter = str(cache_parameter(model.forward))
     given = decoder_inputs(model, layout, CAPTURED)
     axes = {name: dict(AXES[name]) for name in given if name in AXES}
     if not layout.has_all_positions:  # no state tells how many tokens there were
         axes["attention_mask"][1] = TOTAL
-    step = make_step_forward(model, layout, by_token)
+    step = functools.partial(make_step_forward, layout=layout, by_token=by_token)
     with replace_forward(model, step, given):
         program = _export_program(
             model,
@@ -223,7 +239,7 @@ def _export_steps(
     if layout.is_recurrent:
         refuse_limits(program, model)
     if layout.is_recurrent or layout.windows:
-        refuse_other_texts(program, model, layout)
+        refuse_other_texts(program, model, layout, alone)
     return program
 
 
@@ -272,7 +288,7 @@ def export_encoder(
     axes = {0: BATCH} if inputs is not None else {0: BATCH, 1: ENCODED}
     given = dict(encoder_inputs(model) if inputs is None else inputs)
     cross = cached_states(model, encoder_outputs(model), "encoder")
-    with all_experts(model), replace_forward(model, make_encoder_forward(model), given):
+    with all_experts(model), replace_forward(model, make_encoder_forward, given):
         return export(
             model,
             f=f,
@@ -294,7 +310,7 @@ def _decoder_after_encoder(model: Any, f: Any, options: Mapping[str, Any]) -> ON
     captured = make_inputs(CAPTURED)
     named = [name for name in captured if name in AXES]
     width = example["encoder_outputs"].last_hidden_state.shape[-1]
-    forward = make_decoder_forward(model.forward, width)
+    forward = functools.partial(make_decoder_forward, width=width)
     with all_experts(model), replace_forward(model, forward, captured):
         program = _export_program(
             model,

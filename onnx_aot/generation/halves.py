@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from onnx_aot.generation.caches import cache_parameter
 __all__ = ["make_decoder_forward", "make_encoder_forward", "replace_forward"]
 
 
-def make_encoder_forward(model: Any) -> Callable[..., Any]:
+def make_encoder_forward(model: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a ``forward`` of the encoder with the keys and values of the cross-attention.
 
     These are the part of the decoder that depends on the encoder alone. The decoder is called for
@@ -23,7 +24,7 @@ def make_encoder_forward(model: Any) -> Callable[..., Any]:
     """
     from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
-    forward, encoder = model.forward, model.get_encoder()
+    encoder = model.get_encoder()
     parameter = str(cache_parameter(forward))
     taken = inspect.signature(encoder.forward).parameters
 
@@ -40,7 +41,7 @@ def make_encoder_forward(model: Any) -> Callable[..., Any]:
     return encode
 
 
-def make_decoder_forward(forward: Callable[..., Any], width: int) -> Callable[..., Any]:
+def make_decoder_forward(_: Any, forward: Callable[..., Any], *, width: int) -> Callable[..., Any]:
     """Returns a ``forward`` of the decoder, given the keys and values of its cross-attention.
 
     It reads only the sizes of the encoder's output, which is ``width`` wide, so zeros replace it.
@@ -72,17 +73,31 @@ def make_decoder_forward(forward: Callable[..., Any], width: int) -> Callable[..
 
 @contextlib.contextmanager
 def replace_forward(
-    model: torch.nn.Module, forward: Callable[..., Any], inputs: Mapping[str, Any]
+    model: torch.nn.Module,
+    make: Callable[[Any, Callable[..., Any]], Callable[..., Any]],
+    inputs: Mapping[str, Any],
 ) -> Iterator[None]:
     """Context in which the model has another ``forward``, whose signature names the inputs.
 
-    Its weights keep their names, which a wrapper module would change.
+    Its weights keep their names, which a wrapper module would change. A copy of the model, such as
+    one in float64, has that ``forward``, too, and it computes with the weights of the copy.
+
+    Args:
+        model: The model.
+        make: Makes the other ``forward``, given a model and its own one.
+        inputs: Keyword inputs of the other one.
     """
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(name, keyword) for name in inputs]
-    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     before = vars(model).get("forward")
-    model.forward = forward
+    made = make(model, model.forward)
+
+    def forward(self: Any, **given: Any) -> Any:
+        replaced = made if self is model else make(self, before or type(self).forward.__get__(self))
+        return replaced(**given)
+
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in inputs]
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    model.forward = types.MethodType(forward, model)
     try:
         yield
     finally:

@@ -75,6 +75,7 @@ def _window_class(base: Any) -> Any:
     """Returns a subclass of a layer of transformers without branches on the number of tokens."""
 
     class WindowLayer(base):  # type: ignore[misc]
+        _layer_type = None  # transformers registers subclasses that have one, for all caches
         keys: torch.Tensor
         values: torch.Tensor
 
@@ -108,6 +109,7 @@ def _buffer_class(base: Any) -> Any:
     """Returns a subclass of a layer of transformers that keeps its size."""
 
     class BufferLayer(base):  # type: ignore[misc]
+        _layer_type = None
         keys: torch.Tensor
         values: torch.Tensor
 
@@ -132,4 +134,5 @@ def _buffer_class(base: Any) -> Any:
 def _named(cls: Any, base: Any) -> Any:
     """Names a class after its base: torch's pytree knows classes by their names."""
     cls.__qualname__ = f"{cls.__name__}[{base.__qualname__}]"
+    del cls._layer_type  # that of the base again
     return cls

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from onnx_aot.capture.sizes.dimension_requests import is_unlimited
-from onnx_aot.errors import DynamicShapeError
+from onnx_aot.errors import DynamicShapeError, warn
 from onnx_aot.generation.caches import Layout, cache_parameter
 from onnx_aot.generation.examples import KINDS, Sizes, cut_step, device_for, make_text
+from onnx_aot.generation.steps import make_step_forward
+from onnx_aot.inspection.rounding import run_in_double
 from onnx_aot.torch_compat import pytree
 
 if TYPE_CHECKING:
@@ -54,13 +56,14 @@ def refuse_other_ways(
         if outputs is None:  # torch cannot run it; happens with models other than transformers'
             return
         given = inputs(sizes)
-        with torch.no_grad():
-            returned = model(**given)
-        expected = returned[0] if isinstance(returned, tuple) else returned.logits
+        expected = _logits_of(model, (), given)
         if expected.shape[:2] != (sizes.batch, sizes.sequence):
             continue  # an error of the model: that of RWKV, for one token in each of two rows
-        difference = _difference(expected, outputs[0], given.get("attention_mask"), sizes.past)
+        compared = expected, outputs[0], given.get("attention_mask"), sizes.past
+        difference = _difference(*compared)
         if not difference.within:
+            difference = _difference(*compared, run_in_double(_logits_of, model, (), inputs(sizes)))
+        if not difference.right:
             raise DynamicShapeError(
                 f"{type(model).__name__} computes some steps differently from the captured one, "
                 f"which has a past and several tokens: with {sizes.batch} row(s), {sizes.past} "
@@ -73,7 +76,9 @@ def refuse_other_ways(
             )
 
 
-def refuse_other_texts(program: ONNXProgram, model: Any, layout: Layout) -> None:
+def refuse_other_texts(
+    program: ONNXProgram, model: Any, layout: Layout, alone: bool = False
+) -> None:
     """Compares the logits of the captured graph, step by step, with the model's on a whole text.
 
     This is for states that sum up the tokens before, or that keep some of them: an error in one
@@ -83,6 +88,8 @@ def refuse_other_texts(program: ONNXProgram, model: Any, layout: Layout) -> None
         program: The result of the export.
         model: The model, with its own ``forward``, which is called once without a cache.
         layout: Its states.
+        alone: Accept logits that the model itself computes if it reads one token after another,
+            and warn.
 
     Raises:
         DynamicShapeError: The logits of a step differ.
@@ -91,29 +98,83 @@ def refuse_other_texts(program: ONNXProgram, model: Any, layout: Layout) -> None
         return
     text = make_text(model, 2, sum(STEPS))
     with torch.no_grad():
-        expected = model(**text, use_cache=False).logits
+        whole = model(**text, use_cache=False).logits
+    found = _find_difference(program, model, layout, text, whole, widen=True)
+    if found is None:
+        return
+    tokens, size = found
+    name = type(model).__name__
+    differs = (
+        f"{name} computes a text differently in steps: the logits of {tokens} differ by up to "
+        f"{size:.3g} from those of one call without a cache."
+    )
+    if not alone:
+        raise DynamicShapeError(
+            f"{differs} One program cannot be right for both. by_token=True accepts what the model "
+            "computes if it reads one token after another; or export with onnx_aot.export, where "
+            "inputs, states and names are up to you",
+            code="OA703",
+        )
+    steps = _read_by_token(model, layout, text)
+    found = _find_difference(program, model, layout, text, steps, widen=False)
+    if found is not None:
+        tokens, size = found
+        raise DynamicShapeError(
+            f"the logits of {tokens} differ by up to {size:.3g} from those that {name} computes if "
+            "it reads one token after another. Export with onnx_aot.export, where inputs, states "
+            "and names are up to you",
+            code="OA703",
+        )
+    warn(f"{differs} The program reads one token after another, a prompt too", code="OA703")
+
+
+def _find_difference(
+    program: ONNXProgram,
+    model: Any,
+    layout: Layout,
+    text: Mapping[str, torch.Tensor],
+    expected: torch.Tensor,
+    widen: bool,
+) -> tuple[str, float] | None:
+    """Returns which tokens have other logits in steps, and by how much; None if none has.
+
+    Args:
+        program: The result of the export.
+        model: The model, with its own ``forward``.
+        layout: Its states.
+        text: Its inputs for a text.
+        expected: The logits of the text.
+        widen: Tell rounding from errors by the logits of the whole text in a wider type.
+    """
     cache, start, exact = layout.make(2, 0, device_for(model)), 0, None
     for step in STEPS:
         stop = start + step
         outputs = _run(program, cut_step(model, text, start, stop, cache))
         if outputs is None:
-            return
+            return None
         logits, *tensors = outputs
         mask = text["attention_mask"][:, :stop]
         difference = _difference(expected[:, start:stop], logits, mask, start)
-        if not difference.within:
+        if widen and not difference.within:
             exact = _widened(model, text) if exact is None else exact
             part = None if exact is None else exact[:, start:stop]
             difference = _difference(expected[:, start:stop], logits, mask, start, part)
         if not difference.right:
-            raise DynamicShapeError(
-                f"{type(model).__name__} computes a text differently in steps: the logits of "
-                f"tokens {start + 1} to {stop} differ by up to {difference.max_absolute:.3g} from "
-                "those of one call without a cache. One program cannot be right for both. Export "
-                "with onnx_aot.export, where inputs, states and names are up to you",
-                code="OA703",
-            )
+            return f"tokens {start + 1} to {stop}", difference.max_absolute
         cache, start = layout.fill(tensors), stop
+    return None
+
+
+def _read_by_token(model: Any, layout: Layout, text: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Returns the logits of a text whose tokens the model is given one after another."""
+    read = make_step_forward(model, model.forward, layout=layout, by_token=True)
+    cache, logits = layout.make(2, 0, device_for(model)), []
+    with torch.no_grad():
+        for start in range(text["input_ids"].shape[1]):
+            found, tensors = read(**cut_step(model, text, start, start + 1, cache))
+            logits.append(found)
+            cache = layout.fill(tensors)
+    return torch.cat(logits, 1)
 
 
 def _widened(model: Any, text: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
@@ -192,6 +253,13 @@ def _run(program: ONNXProgram, kwargs: Mapping[str, Any]) -> list[torch.Tensor] 
 
     run_captured(program, dict(zip(names, tensors, strict=True)) | program.weights, (), collect)
     return [found[str(name)] for name in wanted] if found.keys() == {*wanted} else None
+
+
+def _logits_of(model: Any, _: Any, kwargs: Mapping[str, Any]) -> torch.Tensor:
+    with torch.no_grad():
+        returned = model(**kwargs)
+    logits: torch.Tensor = returned[0] if isinstance(returned, tuple) else returned.logits
+    return logits
 
 
 def _difference(

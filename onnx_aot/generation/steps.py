@@ -16,17 +16,22 @@ from onnx_aot.torch_compat import masks_kept
 __all__ = ["make_step_forward"]
 
 
-def make_step_forward(model: Any, layout: Layout, by_token: bool) -> Callable[..., Any]:
+def make_step_forward(
+    model: Any, forward: Callable[..., Any], *, layout: Layout, by_token: bool
+) -> Callable[..., Any]:
     """Returns a ``forward`` that returns logits and the tensors of the cache.
 
     Args:
-        model: The model, with its own ``forward``.
+        model: The model.
+        forward: Its own ``forward``.
         layout: The states.
         by_token: Call the model for one token after another, in a loop.
     """
-    parameter = str(cache_parameter(model.forward))
-    make = make_loop if by_token else _make_call
-    read = make(model, parameter, layout)
+    parameter = str(cache_parameter(forward))
+    if by_token:
+        read = make_loop(forward, parameter, layout)
+    else:
+        read = _make_call(forward, parameter, layout, _counts_from_window(model, forward, layout))
 
     def step(**inputs: Any) -> Any:
         tensors = layout.tensors_of(inputs[parameter])
@@ -38,10 +43,10 @@ def make_step_forward(model: Any, layout: Layout, by_token: bool) -> Callable[..
     return step
 
 
-def _make_call(model: Any, parameter: str, layout: Layout) -> Callable[..., Any]:
+def _make_call(
+    forward: Callable[..., Any], parameter: str, layout: Layout, counts_from_window: bool
+) -> Callable[..., Any]:
     """Returns a function that calls the model once, for all tokens of a step."""
-    forward = model.forward
-    counts_from_window = _counts_from_window(model, layout)
 
     def call(inputs: dict[str, Any], tensors: Sequence[torch.Tensor]) -> Any:
         # Models write to recurrent states, which are inputs here.
@@ -57,14 +62,14 @@ def _make_call(model: Any, parameter: str, layout: Layout) -> Callable[..., Any]
     return call
 
 
-def _counts_from_window(model: Any, layout: Layout) -> bool:
+def _counts_from_window(model: Any, forward: Callable[..., Any], layout: Layout) -> bool:
     """True if tokens may be counted from the first one that the window holds.
 
     A model whose layers all have one window does not see the number of tokens before it: masks
     depend on distances, and positions are an input. A mask of chunks depends on the number.
     """
     window = getattr(model.config.get_text_config(decoder=True), "sliding_window", None)
-    takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+    takes_positions = "position_ids" in inspect.signature(forward).parameters
     return (
         takes_positions and not layout.has_all_positions and layout.windows == [(window or 0) - 1]
     )

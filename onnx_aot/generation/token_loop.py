@@ -16,13 +16,12 @@ from onnx_aot.generation.layers import set_position
 __all__ = ["make_loop"]
 
 
-def make_loop(model: Any, parameter: str, layout: Layout) -> Callable[..., Any]:
-    """Returns a function that calls the model for each token of a step.
+def make_loop(forward: Callable[..., Any], parameter: str, layout: Layout) -> Callable[..., Any]:
+    """Returns a function that calls the model's ``forward`` for each token of a step.
 
     Models do not look at the mask then, as no generated token is padding. A prompt may begin with
     some, which has to leave the states as they are.
     """
-    forward = model.forward
     attends = any(state.axis is not None for state in layout.states)
 
     def loop(inputs: dict[str, Any], tensors: Sequence[torch.Tensor]) -> Any:

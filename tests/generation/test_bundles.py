@@ -155,6 +155,9 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     done = call("bundle", str(source), "-o", target, "--for", "genai", *older)
     assert done.exit_code == 0, done.output
     assert "MatMulNBits" in operators(tmp_path / "out" / "model.onnx")
+    done = call("bundle", str(source), "-o", target, "--for", "optimum", "--by-token")
+    assert done.exit_code == 0, done.output
+    assert "Loop" in operators(tmp_path / "out" / "model.onnx")
     done = call("bundle", str(source), "-o", target, "--for", "tflite")
     assert done.exit_code == 2
     assert "expected one of optimum" in done.stderr

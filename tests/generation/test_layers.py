@@ -13,6 +13,7 @@ import torch
 
 from onnx_aot.errors import OnnxExporterWarning
 from onnx_aot.generation import Decoder, bundle, export_decoder
+from onnx_aot.generation.layers import keep_windows, set_position
 from tests.generation import models
 from tests.generation.models import Make, assert_same, generated, prompts, stepwise
 
@@ -163,3 +164,22 @@ def test_options_of_the_export(make: Make, options: dict[str, Any]) -> None:
     assert (
         Decoder(export_decoder(model, **options)).generate(ids, mask).tolist() == expected.tolist()
     )
+
+
+def test_layers_of_other_models_are_left_alone() -> None:
+    """transformers lists each class of a layer that says what it is for, and takes the last."""
+    from transformers import cache_utils
+
+    class Layer(cache_utils.DynamicSlidingWindowLayer):  # type: ignore[misc]
+        _layer_type = "tests_of_onnx_aot"
+
+    known = getattr(cache_utils, "DYNAMIC_LAYER_TYPE_MAPPING", {})
+    assert known.get("tests_of_onnx_aot", Layer) is Layer
+    cache = cache_utils.DynamicCache()
+    cache.layers = [Layer(sliding_window=4)]
+    cache.layers[0].update(torch.ones(1, 1, 2, 4), torch.ones(1, 1, 2, 4))
+    keep_windows(cache, bounded=True)
+    set_position(cache, 1)
+    assert isinstance(cache.layers[0], Layer)
+    assert type(cache.layers[0]) is not Layer
+    assert known.pop("tests_of_onnx_aot", Layer) is Layer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,13 @@ import onnx
 import pytest
 import torch
 
+from onnx_aot.dtypes import TOLERANCES, Tolerance
 from onnx_aot.errors import DynamicShapeError, VerificationError
-from onnx_aot.generation import export_decoder
+from onnx_aot.generation import export_decoder, shortcuts
+from onnx_aot.generation.caches import cache_parameter, cached_states
+from onnx_aot.generation.examples import CAPTURED, decoder_inputs
+from onnx_aot.generation.halves import replace_forward
+from onnx_aot.generation.steps import make_step_forward
 from tests.generation import models
 from tests.generation.models import transformers
 
@@ -41,6 +48,30 @@ def test_a_shortcut_that_is_none_is_refused(one_token: bool, tmp_path: Path) -> 
     with pytest.raises(DynamicShapeError, match=f"Odd computes some steps.*{where}"):
         export_decoder(model, path)
     assert not path.exists()
+
+
+def test_rounding_is_told_from_a_shortcut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of other sizes add up products in another order; PyTorch in float64 tells."""
+    monkeypatch.setitem(TOLERANCES, torch.float32, Tolerance(0.0, 1e-7))
+    model = models.llama()
+    export_decoder(model)
+    doubled = []
+    monkeypatch.setattr(shortcuts, "run_in_double", lambda *_: doubled.append(True))
+    with pytest.raises(DynamicShapeError, match="LlamaForCausalLM computes some steps"):
+        export_decoder(model)
+    assert doubled
+
+
+def test_a_copy_computes_with_its_own_weights() -> None:
+    model = models.llama()
+    layout = cached_states(model, {"input_ids": torch.ones(2, 1, dtype=torch.int64)})
+    make = functools.partial(make_step_forward, layout=layout, by_token=False)
+    with replace_forward(model, make, decoder_inputs(model, layout, CAPTURED)):
+        doubled = copy.deepcopy(model).double()
+        given = decoder_inputs(model, layout, CAPTURED)
+        for layer in given[str(cache_parameter(type(model).forward))].layers:
+            layer.keys, layer.values = layer.keys.double(), layer.values.double()
+        assert doubled(**given)[0].dtype == torch.float64
 
 
 def _wrong_for_one_token(op: Any, self: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 import torch
 
 import onnx_aot
-from onnx_aot.errors import DynamicShapeError, InvalidOptionError
-from onnx_aot.generation import Decoder, bundle, export_decoder
+from onnx_aot.errors import DynamicShapeError, InvalidOptionError, OnnxExporterWarning
+from onnx_aot.generation import Decoder, bundle, export_decoder, shortcuts
+from onnx_aot.generation.caches import cache_parameter
 from tests.generation import models
 from tests.generation.models import Make, assert_same, generated, prompts, stepwise
 
@@ -183,11 +185,42 @@ def test_a_loop_over_pieces_of_a_text() -> None:
 
 def test_models_that_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    with pytest.raises(DynamicShapeError, match="Zamba2ForCausalLM computes a text differently"):
-        export_decoder(models.zamba2(), path)
+    differs = "Zamba2ForCausalLM computes a text differently.*by_token=True accepts"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(DynamicShapeError, match=differs):
+            export_decoder(models.zamba2(), path)
+    assert not [w for w in caught if issubclass(w.category, OnnxExporterWarning)]
     with pytest.raises(InvalidOptionError, match="RecurrentGemmaForCausalLM returns no states"):
         export_decoder(models.recurrent_gemma(), path)
     assert not path.exists()
+
+
+def test_a_model_whose_steps_differ_from_a_text(tmp_path: Path) -> None:
+    """It is accepted if the program may compute what the model does for single tokens."""
+    model, path = models.zamba2(), tmp_path / "model.onnx"
+    with pytest.warns(OnnxExporterWarning, match="reads one token after another, a prompt too"):
+        export_decoder(model, path, by_token=True)
+    ids, mask = prompts()
+    tokens = Decoder(path).generate(ids, mask, max_new_tokens=models.STEPS)
+    cache, read = None, ids[1:]  # the row without padding
+    parameter = str(cache_parameter(type(model).forward))
+    for i in range(read.shape[1] + models.STEPS - 1):
+        found = model(input_ids=read[:, i : i + 1], use_cache=True, **{parameter: cache})
+        cache = getattr(found, parameter)
+        if i >= ids.shape[1] - 1:
+            read = torch.cat([read, found.logits[:, -1].argmax(-1)[:, None]], 1)
+    assert tokens[1:].tolist() == read.tolist()
+
+
+def test_steps_that_differ_from_single_tokens_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        shortcuts, "_read_by_token", lambda *_: torch.zeros(2, 10, models.VOCABULARY)
+    )
+    with pytest.raises(DynamicShapeError, match=r"differ.*reads one token after another"):
+        export_decoder(models.zamba2(), by_token=True)
 
 
 def test_a_verified_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.results import ROOT, machine, read_json, write_json
-from benchmarks.tables import table
+from benchmarks.tables import facts, table
 from onnx_aot import sweep
 
 __all__ = ["NAME", "main", "measure_row", "render", "summarize"]
@@ -104,13 +104,13 @@ def render(rows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> str
     """Returns tables of the counts and of the rows that need a remark."""
     from benchmarks.zoo_models.generating import NOTHING, RIGHT
 
-    counts = table(("", "Number"), [(name, str(count)) for name, count in summary.items()])
+    counts = facts(summary)
     shown = [row for row in rows if row["outcome"] != NOTHING and row["reason"]]
     remarks = [
-        (f"`{row['name']}`", row["outcome"], row["reason"].replace("|", "\\|"))
+        (f"`{row['name']}`", f"{row['outcome']}: {row['reason']}")
         for row in sorted(shown, key=lambda row: row["outcome"] != RIGHT)
     ]
-    parts = [counts, table(("Model type", "Outcome", "Remark"), remarks)] if remarks else [counts]
+    parts = [counts, table(("Model", "Remark"), remarks)] if remarks else [counts]
     none = [f"`{row['name']}`" for row in rows if row["outcome"] == NOTHING]
     if none:
         parts.append(f"Nothing to compare: {', '.join(none)}.")

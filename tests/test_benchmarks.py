@@ -14,12 +14,22 @@ from typing import Any
 
 import pytest
 
-from benchmarks import export_time, graph_size, page, profile_export, remarks, results, timing
+from benchmarks import (
+    decoders,
+    export_time,
+    graph_size,
+    page,
+    profile_export,
+    remarks,
+    results,
+    timing,
+)
 from benchmarks.bundles import SPEED, speed
 from benchmarks.plots import make_plots
 from benchmarks.run import Settings, in_fresh_process
 from benchmarks.stages import NAMES
 from benchmarks.ways import LABELS
+from benchmarks.zoo_models.generating import NOTHING, REFUSED, RIGHT, WRONG, generate_both
 
 
 @pytest.mark.parametrize("name", results.BENCHMARKS)
@@ -47,6 +57,21 @@ def test_speed_of_bundles_is_that_of_the_rows() -> None:
     ]
     assert same
     assert all(same)  # else steps of different texts would be compared
+
+
+def test_decoders_give_the_tokens_of_transformers() -> None:
+    kept = results.read_json(decoders.NAME)
+    assert kept["summary"] == decoders.summarize(kept["rows"])
+    outcomes = [row["outcome"] for row in kept["rows"]]
+    assert outcomes.count(RIGHT) > 0.9 * (len(outcomes) - outcomes.count(NOTHING))
+    assert WRONG not in outcomes
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"), [("llama", RIGHT), ("t5, with an encoder", RIGHT), ("xlnet", REFUSED)]
+)
+def test_outcome_of_a_decoder(kind: str, outcome: str) -> None:
+    assert generate_both(kind)["outcome"] == outcome
 
 
 def test_plots_show_the_results() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.models.torchvision_cpu import load_torchvision
 from benchmarks.zoo_models.transformers_rows import make_tiny_config
 from benchmarks.zoo_models.transformers_text import LATENT, OPTIONS
 
@@ -23,7 +24,7 @@ START = 2
 
 ALONE, BEHIND = "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"
 
-LARGEST = 200e6
+LARGEST = 700e6
 """Parameters above which a configuration is not small, as where fields have unknown names."""
 
 _MIXED = {"layer_types": ["linear_attention", "full_attention"]}
@@ -36,6 +37,21 @@ _SHARING = {
     "laurel_rank": 4,
     "altup_num_inputs": 2,
 }
+_INDEXED = {
+    "layer_types": ["linear_attention", "indexed_attention"],
+    "indexer_n_heads": 4,
+    "indexer_kv_heads": 2,
+    "indexer_head_dim": 8,
+    "indexer_budget": 4,
+    "indexer_compress_ratio": 2,
+}
+_WINDOWED = {
+    "unpadded_vocab_size": 64,
+    "swa_num_attention_heads": 4,
+    "swa_num_key_value_heads": 2,
+    "swa_head_dim": 8,
+    "sliding_window_size": 8,
+}
 
 # Options that model types need besides those of the zoo: valid sizes, and one layer of each kind.
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -45,10 +61,22 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     **{key: {**_MIXED, **LATENT} for key in ("bailing_hybrid", "kimi_linear")},
     "bamba": {**OPTIONS["bamba"], "attn_layer_indices": [1]},
     "granitemoehybrid": {**OPTIONS["granitemoehybrid"], "layer_types": ["mamba", "attention"]},
+    "dory": {
+        "num_hidden_layers": 4,
+        "n_input_layers": 1,
+        "n_output_layers": 1,
+        "n_recurrent_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
     "dots1": {"n_shared_experts": 1},
+    "gemma3n": {"text_config": _SHARING},
     "gemma3n_text": _SHARING,
+    "inkling2_loop_text": _WINDOWED,
+    "inkling2_text": _WINDOWED,
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 2},
     "lfm3": {"layer_types": ["conv", "full_attention"]},
+    "qwen4_exp": {"text_config": _INDEXED},
+    "qwen4_exp_text": _INDEXED,
     "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
     "reformer": {"axial_pos_embds": False, "is_decoder": True},
     "zaya": {"num_experts_per_tok": 1},
@@ -57,6 +85,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 def model_types() -> dict[str, str]:
     """Returns transformers' auto class for each row, by ``type`` or ``type, with an encoder``."""
+    load_torchvision()  # before transformers, which imports it
     from transformers.models.auto import modeling_auto
 
     alone = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -101,6 +130,8 @@ def _build(kind: str, auto: str) -> Any:
     config = make_tiny_config(kind, {**OPTIONS.get(kind, {}), **_OPTIONS.get(kind, {})})
     if auto == ALONE and hasattr(config, "is_decoder"):
         config.is_decoder = True
+    if auto == BEHIND and not config.is_encoder_decoder:
+        raise ValueError("it has no encoder")
     if hasattr(config, "decoder_start_token_id"):
         config.decoder_start_token_id = START
     with torch.device("meta"):
@@ -140,7 +171,7 @@ def _generate(model: Any, auto: str) -> dict[str, list[Any]]:
             warnings.simplefilter("ignore")
             made = model.generate(
                 *args, **given, do_sample=False, num_beams=1, max_new_tokens=STEPS,
-                min_new_tokens=STEPS, eos_token_id=None, pad_token_id=0,
+                min_new_tokens=STEPS, eos_token_id=None, pad_token_id=0, use_cache=True,
             )  # fmt: skip
         return [[int(token) for token in row] for row in made]
 
@@ -149,11 +180,14 @@ def _generate(model: Any, auto: str) -> dict[str, list[Any]]:
         return {"one row": [one]}
     short = generate(tokens[:1, 3:])
     padded = [[*[0] * 3, *short[0]], one[0]]
-    try:
-        by_transformers = generate(tokens, attention_mask=mask)
-    except Exception:  # it takes no mask
-        by_transformers = padded
-    return {"one row": [one], "a shorter row": [short], "a padded batch": [padded, by_transformers]}
+    accepted = [padded]
+    for rows in ((slice(0, 2),), (slice(0, 1), slice(1, 2))):  # together, and each for itself
+        try:
+            made = [generate(tokens[part], attention_mask=mask[part]) for part in rows]
+        except Exception:  # it takes no mask
+            continue
+        accepted.append([row for part in made for row in part])
+    return {"one row": [one], "a shorter row": [short], "a padded batch": accepted}
 
 
 def _generate_exported(model: Any, auto: str, way: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,5 +215,9 @@ def _generate_exported(model: Any, auto: str, way: Mapping[str, Any]) -> dict[st
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"[:400]
+    """The error's class and first sentence; the line behind it if that ends with a colon."""
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [""]
+    text = lines[0].partition(". ")[0]
+    if text.endswith(":") and len(lines) > 1:
+        text = f"{text} {lines[1]}"
+    return f"{type(error).__name__}: {text}"[:400]

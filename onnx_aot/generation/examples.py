@@ -134,7 +134,8 @@ def encoder_outputs(model: Any) -> dict[str, Any]:
     from transformers.modeling_outputs import MoEModelOutput
 
     batch, device = CAPTURED.batch, device_for(model)
-    width = getattr(model.get_encoder(), "config", model.config).hidden_size
+    config = getattr(model.get_encoder(), "config", model.config)
+    width = config.get_text_config().hidden_size
     dtype = next(model.parameters()).dtype
     encoded = torch.zeros(batch, CAPTURED.encoded, width, dtype=dtype, device=device)
     return {

@@ -14,10 +14,11 @@ __all__ = ["all_experts"]
 
 @contextlib.contextmanager
 def all_experts(model: torch.nn.Module) -> Iterator[None]:
-    """Context in which the experts of Switch Transformers and NLLB-MoE are looped over in full.
+    """Context in which experts are looped over in full, as those of Switch Transformers.
 
-    Their code asks which experts have tokens, ``torch.greater(counts, 0).nonzero()``, and loops
-    over the answer, whose length depends on data. An expert without tokens adds nothing.
+    Code such as that of NLLB-MoE and LongCat-Flash asks which experts have tokens,
+    ``torch.greater(counts, 0).nonzero()``, and loops over the answer, whose length depends on
+    data. An expert without tokens adds nothing.
     """
     mixtures = [module for module in model.modules() if _loops_over_chosen(module)]
     for module in mixtures:
@@ -35,11 +36,13 @@ def all_experts(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _loops_over_chosen(module: torch.nn.Module) -> bool:
-    """True for a dict of experts, called by number, whose code finds those that have tokens."""
-    if not isinstance(module, torch.nn.ModuleDict) or "expert_0" not in module:
-        return False
+    """True for experts whose code finds those that have tokens."""
     code = getattr(type(module).forward, "__code__", None)
-    return code is not None and {"greater", "nonzero"} <= {*code.co_names}
+    return (
+        "Expert" in type(module).__name__
+        and code is not None
+        and {"greater", "nonzero"} <= {*code.co_names}
+    )
 
 
 class _EveryExpert:
@@ -49,5 +52,12 @@ class _EveryExpert:
         return getattr(torch, name)
 
     def greater(self, counts: torch.Tensor, _: int) -> Any:
-        numbers = [[number] for number in range(len(counts))]
-        return types.SimpleNamespace(nonzero=lambda: numbers)
+        numbers = [_Number([number]) for number in range(len(counts))]
+        return types.SimpleNamespace(nonzero=lambda **_: numbers)
+
+
+class _Number(list[int]):
+    """Stands for a tensor of one number."""
+
+    def item(self) -> int:
+        return self[0]

@@ -227,7 +227,7 @@ def _export_steps(
     if not layout.has_all_positions:  # no state tells how many tokens there were
         axes["attention_mask"][1] = TOTAL
     step = functools.partial(make_step_forward, layout=layout, by_token=by_token)
-    with replace_forward(model, step, given):
+    with all_experts(model), replace_forward(model, step, given):
         program = _export_program(
             model,
             lambda sizes: decoder_inputs(model, layout, sizes),

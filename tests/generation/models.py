@@ -271,6 +271,30 @@ def nllb_moe() -> Any:
     return spread(_untied(model), seed=3, width=0.3)
 
 
+def longcat() -> Any:
+    """Decoder with a mixture of experts, two of which return their input."""
+    config = transformers.LongcatFlashConfig(
+        **TOKENS,
+        hidden_size=16,
+        ffn_hidden_size=32,
+        expert_ffn_hidden_size=16,
+        num_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        n_routed_experts=4,
+        zero_expert_num=2,
+        moe_topk=2,
+        q_lora_rank=8,
+        kv_lora_rank=8,
+        head_dim=8,
+        qk_nope_head_dim=8,
+        qk_rope_head_dim=8,
+        v_head_dim=8,
+        max_position_embeddings=64,
+    )
+    return spread(transformers.LongcatFlashForCausalLM(config))
+
+
 def whisper() -> Any:
     sizes = {"num_mel_bins": MELS, "max_source_positions": FRAMES // 2, "max_target_positions": 64}
     config = transformers.WhisperConfig(**BOTH, **sizes)

@@ -1,4 +1,4 @@
-"""Encoder-decoders with mixtures of experts, whose code loops over those that tokens chose."""
+"""Models with mixtures of experts, whose code loops over those that tokens chose."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import onnx
 import pytest
 import torch
 
-from onnx_aot.generation import EncoderDecoder, export_decoder, export_encoder
+from onnx_aot.errors import OnnxExporterWarning
+from onnx_aot.generation import Decoder, EncoderDecoder, export_decoder, export_encoder
 from onnx_aot.generation.experts import all_experts
 from tests.generation import models
 from tests.generation.models import Make, generated, prompts
@@ -44,6 +45,15 @@ def test_the_same_tokens_as_transformers(make: Make) -> None:
     expected = model.generate(**alone, do_sample=False, max_new_tokens=models.STEPS)
     actual = both.generate(alone, start[1:])
     assert actual.tolist() == expected[:, -models.STEPS - 1 :].tolist()
+
+
+def test_a_decoder_alone() -> None:
+    model = models.longcat()
+    ids, mask = prompts()
+    expected = generated(model, input_ids=ids, attention_mask=mask)
+    with pytest.warns(OnnxExporterWarning, match=r"if token_idx\.numel\(\) == 0"):
+        decoder = Decoder(export_decoder(model))
+    assert decoder.generate(ids, mask).tolist() == expected.tolist()
 
 
 @every_model

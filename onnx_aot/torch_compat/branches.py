@@ -130,9 +130,17 @@ def without_new_conditions(mode: Any) -> Iterator[None]:
                 table.pop(symbol, None)
                 if symbol in kept:
                     table[symbol] = kept[symbol]
+        for path in _VERSIONS:  # by which torch knows that simplified sizes are out of date
+            version = private_attribute(env, path)
+            if version is not None:
+                setattr(env, path.rpartition(".")[2], version + 1)
         forget_answers()
 
 
+_VERSIONS = (
+    f"{_SHAPES}:ShapeEnv._version_counter",
+    f"{_SHAPES}:ShapeEnv._replacements_version_counter",
+)
 _KNOWLEDGE = ("deferred_runtime_asserts", "var_to_range", "replacements")
 
 

@@ -71,6 +71,12 @@ PRIVATE: dict[str, str] = {
     f"{_SHAPES}:ShapeEnv.deferred_runtime_asserts": (
         "runtime_checks=True checks on both sides of a branch what the model states on one."
     ),
+    f"{_SHAPES}:ShapeEnv._version_counter": (
+        "A size of data that is a number on one way of a branch may count as that on the other."
+    ),
+    f"{_SHAPES}:ShapeEnv._replacements_version_counter": (
+        "A size of data that is a number on one way of a branch may keep it on the other."
+    ),
     f"{_SHAPES}:ShapeEnv.replacements": (
         "What a number of data is on one side of a branch, it counts as on the other, and sizes of "
         "1 that PyTorch repeats along a size of data are taken for that size."

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from onnx_aot.errors import (
     CaptureError,
@@ -17,9 +18,10 @@ from onnx_aot.errors import (
     OnnxExporterWarning,
     TranslationError,
 )
+from onnx_aot.torch_compat import FakeTensorMode, without_new_conditions
 from tests.capture.patches.test_tensor_subclasses import Angle, WithState
 from tests.torch_compat.models import Example, function, rows
-from tests.torch_compat.without import absent, differs, exported, message, shows
+from tests.torch_compat.without import SHAPES, absent, differs, exported, message, shows
 
 LOG2 = "torch:_sym_log2"
 
@@ -116,6 +118,14 @@ def test_models_are_refused(name: str) -> None:
         exported(example)
 
 
+@shows("isinstance in the packages of the model")
+def test_sizes_are_no_integers() -> None:
+    example = Example(function(lambda x: x * (2 if isinstance(x.shape[0], int) else 1)), rows)
+    assert not differs(example, exported(example))
+    with absent("isinstance in the packages of the model"):
+        assert differs(example, exported(example))
+
+
 @shows("__array_ufunc__ of a size")
 def test_a_minimum_of_numpy_asks_which_is_smaller() -> None:
     example = Example(function(lambda x: x[: np.minimum(x.shape[0], 3)]), rows)
@@ -179,3 +189,24 @@ def test_buffers_are_plain_tensors() -> None:
     assert not differs(example, exported(example))
     with absent("forward: subclasses of torch.Tensor in the state"):
         assert differs(example, exported(example))
+
+
+VERSIONS = [
+    f"{SHAPES}:ShapeEnv.{name}" for name in ("_version_counter", "_replacements_version_counter")
+]
+
+
+@shows(*VERSIONS)
+@pytest.mark.parametrize("name", VERSIONS)
+def test_a_value_that_was_read_on_one_side_is_kept(name: str) -> None:
+    def is_forgotten() -> bool:
+        mode = FakeTensorMode(shape_env=ShapeEnv())
+        number = mode.shape_env.create_unbacked_symint()
+        with without_new_conditions(mode):
+            torch._check(number == 5)
+            assert str(number) == "5"
+        return str(number) != "5"
+
+    assert is_forgotten()
+    with absent(name):
+        assert not is_forgotten()

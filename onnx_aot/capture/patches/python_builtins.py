@@ -1,4 +1,4 @@
-"""Replaces ``len``, ``range`` and ``divmod`` in the code of a model so that sizes stay dynamic."""
+"""Replaces Python's functions in the code of a model: sizes stay dynamic, and are numbers."""
 
 from __future__ import annotations
 
@@ -75,11 +75,26 @@ def _divmod(left: Any, right: Any) -> Any:
 
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
+_LIKE: dict[type, Any] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 
-_BUILTINS: dict[str, Callable[[Any, Settings], Any]] = {
-    "len": _make_len,
-    "range": _make_range,
-    "divmod": lambda original, settings: _divmod,
+
+def _isinstance(value: Any, classes: Any) -> bool:
+    """True for a symbolic size too, where it is for the number that the model has in its place."""
+    if builtins.isinstance(value, classes):
+        return True
+    like = _LIKE.get(type(value))
+    return like is not None and builtins.isinstance(like, classes)
+
+
+_FIXED = "{}(...) of a dynamic size fixes it, or is refused."
+_BUILTINS: dict[str, tuple[Callable[[Any, Settings], Any], str]] = {
+    "len": (_make_len, _FIXED),
+    "range": (_make_range, _FIXED),
+    "divmod": (lambda original, settings: _divmod, _FIXED),
+    "isinstance": (
+        lambda original, settings: _isinstance,
+        "isinstance(n, int) of a dynamic size n is false, and the export has the code for that.",
+    ),
 }
 
 
@@ -103,9 +118,9 @@ BUILTINS: tuple[Patch, ...] = tuple(
     Patch(
         f"{name} in the packages of the model",
         make,
-        f"{name}(...) of a dynamic size fixes it, or is refused.",
+        without.format(name),
         when=lambda settings: settings.module is not None and not settings.strict,
         places=find_uses(name),
     )
-    for name, make in _BUILTINS.items()
+    for name, (make, without) in _BUILTINS.items()
 )

@@ -1,9 +1,13 @@
-"""``range`` with symbolic steps, and ``divmod`` of sizes, as models call them."""
+"""``range`` with symbolic steps, ``divmod`` of sizes and their types, as models ask for them."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 
 import onnx_aot
 from tests.tolerances import assert_close
@@ -65,3 +69,34 @@ def test_divmod_of_a_size() -> None:
     for length in (6, 8, 11, 3):
         x = torch.randn(2, length)
         assert_close(program(x)[0], Windows()(x))
+
+
+# --- isinstance ----------------------------------------------------------------------------------
+
+
+class ByType(nn.Module):
+    """Takes sizes, numbers computed from them, and tensors."""
+
+    def scale(self, value: Any) -> Any:
+        if isinstance(value, bool):
+            return 2.0
+        if isinstance(value, (int, float)) and not isinstance(value, str):
+            return value
+        return value.sum() if isinstance(value, Tensor) else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = x.shape[1]
+        scales = [self.scale(value) for value in (n, n / 2, n > 2, x, int(2 * n - 1), 3, 0.5, True)]
+        assert isinstance(n, int)
+        assert not isinstance(n, float)
+        assert isinstance(n / 2, float)
+        return x * sum(scales)
+
+
+@pytest.mark.parametrize("dimension", ["t", Dim.AUTO])
+def test_sizes_are_integers(dimension: Any) -> None:
+    program = onnx_aot.export(ByType(), (torch.randn(2, 6),), dynamic_shapes=({1: dimension},))
+    assert not isinstance(program.inputs[0].shape[1], int)
+    for length in (6, 4, 9):
+        x = torch.randn(2, length)
+        assert_close(program(x)[0], ByType()(x))

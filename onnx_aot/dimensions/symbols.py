@@ -212,7 +212,8 @@ class Dimensions:
         if kind == "Min":
             return min(map(self._lower_bound, arguments))
         if kind in ("FloorDiv", "CleanDiv") and arguments[1].is_Integer and arguments[1] > 0:
-            return self._lower_bound(arguments[0]) // int(arguments[1])
+            least = self._lower_bound(arguments[0])
+            return least // int(arguments[1]) if math.isfinite(least) else least
         return -math.inf
 
     # --- values ----------------------------------------------------------------------------------

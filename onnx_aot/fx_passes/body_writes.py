@@ -9,7 +9,6 @@ import torch
 import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
-from onnx_aot.fx_passes.functional_twins import WRITTEN
 from onnx_aot.fx_passes.functionalize import functionalize_with_state
 from onnx_aot.fx_passes.nested_graphs import (
     bodies,
@@ -18,6 +17,7 @@ from onnx_aot.fx_passes.nested_graphs import (
     operands,
     placeholders,
 )
+from onnx_aot.metadata.keys import WRITTEN
 from onnx_aot.torch_compat import higher_order
 
 __all__ = ["functionalize_bodies"]

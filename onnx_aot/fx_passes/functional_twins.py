@@ -11,12 +11,12 @@ import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.fx_passes.nested_graphs import operands
+from onnx_aot.metadata.keys import WRITTEN
 from onnx_aot.torch_compat import OpOverload, aten, overload_name, schema_of
 
 __all__ = [
     "CHANGES_SHAPE_ONLY",
     "STATISTICS",
-    "WRITTEN",
     "fill_diagonal",
     "functional_twin",
     "instance_norm_statistics",
@@ -24,9 +24,6 @@ __all__ = [
     "written_nodes",
 ]
 
-
-WRITTEN = "written"
-"""Keyword of a call whose bodies write to their parameters: the positions of these."""
 
 # In-place operators that write no elements and only change the shape of the tensor object.
 CHANGES_SHAPE_ONLY = frozenset(

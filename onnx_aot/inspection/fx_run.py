@@ -11,7 +11,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, SymIntArgu
 
 from onnx_aot.errors import InvalidOptionError
 from onnx_aot.inspection.value_mapping import Pair
-from onnx_aot.metadata.keys import ORIGINAL_NAME
+from onnx_aot.metadata.keys import ORIGINAL_NAME, WRITTEN
 from onnx_aot.torch_compat import has_elements
 
 __all__ = ["placeholder_getters", "run_captured", "weight_of"]
@@ -85,6 +85,10 @@ class _Run(torch.fx.Interpreter):
             result = self._instead(n)
         self._seen(n, result, n.name not in self.failed)
         return result
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        given = {name: value for name, value in kwargs.items() if name != WRITTEN}  # not torch's
+        return super().call_function(target, args, given)
 
 
 def _from_onnx(

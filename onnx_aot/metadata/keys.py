@@ -26,6 +26,7 @@ __all__ = [
     "SIGNATURE",
     "STACK_TRACE",
     "STATE",
+    "WRITTEN",
 ]
 
 CHECK = "check: "
@@ -48,6 +49,9 @@ NAMED = "named"
 
 DROPPED_STATE = "onnx_aot.dropped_state"
 """In ``GraphModule.meta`` of a captured program: state that ``state="drop"`` removed."""
+
+WRITTEN = "written"
+"""Keyword of a captured call whose bodies write to their parameters: the positions of these."""
 
 CAPTURED_NODE = "pkg.torch.onnx.fx_node"
 NAME_SCOPES = "pkg.torch.onnx.name_scopes"

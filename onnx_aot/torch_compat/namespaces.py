@@ -25,6 +25,7 @@ def namespaces_of_packages(model: torch.nn.Module) -> list[Namespace]:
     """
     packages = frozenset(map(_package, _written_in(model))) - _OTHERS
     found = [vars(module) for module in _loaded_modules(packages).values()] if packages else []
+    found += _unlisted_namespaces(model, packages)
     # By id, since some modules are loaded under two names.
     return list({id(names): names for names in found}.values())
 
@@ -62,6 +63,18 @@ def reachable_namespaces(
                 found[id(names)] = names
                 todo.append(names)
     return list(found.values())
+
+
+def _unlisted_namespaces(model: torch.nn.Module, packages: Collection[str]) -> list[Namespace]:
+    """Returns those of code that ``sys.modules`` does not list.
+
+    Such code was run by ``exec``, or by ``importlib.util.module_from_spec`` as its documentation
+    shows.
+    """
+    functions = {inspect.unwrap(cls.forward) for cls in {type(part) for part in model.modules()}}
+    functions.add(inspect.unwrap(model.forward))
+    names = [f.__globals__ for f in functions if isinstance(f, FunctionType)]
+    return [n for n in names if _package(n.get("__name__") or "") in packages]
 
 
 _Loaded = tuple[list[str], dict[str, ModuleType]]  # all modules, and those of the packages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import onnx_ir as ir
@@ -158,3 +159,19 @@ def test_a_number_among_the_inputs_names_its_size() -> None:
     )
     assert program.model.graph.outputs[0].shape == ("k", 3)
     assert program(torch.ones(1, 3), 6)[0].shape == (6, 3)
+
+
+def test_a_quotient_of_a_size_without_a_lower_bound() -> None:
+    """Python's ``-inf // 2`` is NaN."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        x = torch.nn.functional.pad(x, (0, 2 ** math.ceil(math.log2(n)) - n))
+        halves = x.reshape(x.shape[0], x.shape[1] // 2, 2).mean(2)
+        return halves.repeat_interleave(2, 1)[:, :n]
+
+    lengths = torch.export.Dim("t", min=33, max=64)
+    program = onnx_aot.export(forward, (torch.randn(2, 50),), dynamic_shapes=({1: lengths},))
+    for length in (33, 50, 64):
+        x = torch.randn(2, length)
+        torch.testing.assert_close(program(x)[0], forward(x))

@@ -455,3 +455,17 @@ def test_a_file_that_the_runtime_refuses(tmp_path: Path) -> None:
     onnx.save(proto, tmp_path / "model.onnx")
     with pytest.raises(InferenceError, match="ONNX Runtime cannot run the model"):
         onnx_aot.compare(tmp_path / "model.onnx", model, (torch.ones(1, 3),))
+
+
+def test_branches_that_write_are_compared() -> None:
+    def forward(x: Tensor, state: Tensor) -> Tensor:
+        if x.sum() > 0:
+            state *= 2
+        return x + state
+
+    with pytest.warns(OnnxExporterWarning, match="writes to buffers or inputs"):
+        program = onnx_aot.export(forward, (torch.ones(3), torch.ones(3)))
+    comparison = program.compare()
+    assert comparison.ok
+    assert row_of(comparison, "getitem").onnx_operators == ("If",)
+    assert not [why for why in comparison.left_out if why.startswith(comparing.TAKEN)]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 import types
+import warnings
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, as_tensor, nn
 
 import onnx_aot
+from onnx_aot.errors import OnnxExporterWarning
 from onnx_aot.torch_compat import Patch, Settings, applied
 from onnx_aot.torch_compat.namespaces import (
     namespaces_of_files,
@@ -116,3 +120,56 @@ def test_a_function_of_torch_imported_by_name() -> None:
     for size in (4, 7, 1):
         x = torch.randn(size, 3)
         torch.testing.assert_close(program(x)[0], Scaled()(x))
+
+
+LOOPS = """
+import math
+import torch
+class Recurrence(torch.nn.Module):
+    def forward(self, x):
+        state, states = torch.zeros_like(x[:, 0]), []
+        for i in range(x.shape[1]):
+            state = 0.5 * state + x[:, i]
+            states.append(state)
+        return torch.stack(states, 1)
+class Square(torch.nn.Module):
+    def forward(self, x):
+        side = int(math.sqrt(x.shape[1]))
+        return x.reshape(x.shape[0], side, side)
+"""
+
+
+def test_code_that_is_no_listed_module(tmp_path: Path) -> None:
+    """``importlib.util.module_from_spec`` does not add to ``sys.modules``."""
+    path = tmp_path / "onnx_aot_unlisted.py"
+    path.write_text(LOOPS, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for model, sizes in ((module.Recurrence(), (5, 9, 2)), (module.Square(), (9, 16, 25))):
+        program = onnx_aot.export(
+            model, (torch.randn(2, sizes[0]),), dynamic_shapes=({0: "n", 1: "t"},)
+        )
+        for size in sizes:
+            x = torch.randn(3, size)
+            torch.testing.assert_close(program(x)[0], model(x))
+
+
+def test_a_module_that_is_no_longer_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "onnx_aot_unlisted.py"
+    path.write_text(LOOPS, encoding="utf-8")
+    for is_listed in (True, False):
+        module = types.ModuleType(path.stem)
+        module.__file__ = str(path)
+        if is_listed:
+            monkeypatch.setitem(sys.modules, path.stem, module)
+        else:
+            monkeypatch.delitem(sys.modules, path.stem)
+        exec(compile(LOOPS, str(path), "exec"), vars(module))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", OnnxExporterWarning)
+            onnx_aot.export(
+                module.Square(), (torch.randn(2, 9),), dynamic_shapes=({0: "n", 1: "t"},)
+            )

@@ -72,10 +72,21 @@ def _find_namespaces(name: str) -> Callable[[Settings], Iterator[Place]]:
 
     def places(settings: Settings) -> Iterator[Place]:
         for module, called in settings.conversions:
-            if called == name and is_replaceable(module, name):
-                yield Entry(vars(sys.modules[module]), name, default=getattr(builtins, name))
+            spaces = _spaces_of(module, settings) if called == name else ()
+            for names in spaces:
+                if is_replaceable(names, name):
+                    yield Entry(names, name, default=getattr(builtins, name))
 
     return places
+
+
+def _spaces_of(module: str, settings: Settings) -> list[dict[str, Any]]:
+    """The namespaces of a module by its name; more than one if it was loaded again."""
+    spaces = [names for names in settings.namespaces() if names.get("__name__") == module]
+    listed = sys.modules.get(module)
+    if listed is not None and all(names is not vars(listed) for names in spaces):
+        spaces.append(vars(listed))
+    return spaces
 
 
 CONVERSIONS: tuple[Patch, ...] = tuple(

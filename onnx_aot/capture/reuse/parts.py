@@ -371,6 +371,8 @@ class _Recorder:
 
     def _encode_meta(self, value: Any) -> Any:
         if isinstance(value, FakeTensor):
+            if value.layout != torch.strided:
+                raise UnsuitableError("it has a sparse tensor")
             key = storage_key(value)
             memory = self._memory.setdefault(key, len(self._memory))
             return (memory, describe_tensor(value))

@@ -114,7 +114,7 @@ def _compare(
     program: torch.export.ExportedProgram, requested: DynamicShapes
 ) -> dict[RequestedDim, torch.fx.Node]:
     """Returns the dimensions, each with the first node that has another size in the example."""
-    sizes = list(sizes_of(program, requested))
+    sizes = [(dim, size) for dim, size in sizes_of(program, requested) if _is_symbolic(size)]
     if not _has_equalities(program, sizes):
         return {}
     if program not in _DIFFERING:

@@ -346,7 +346,7 @@ def _find_conversion(frame: FrameType | None, users: FrameType | None) -> tuple[
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
         name = "float" if "float(" in line else None
     module = str(frame.f_globals.get("__name__"))
-    if name is None or name in frame.f_globals or not is_replaceable(module, name):
+    if name is None or name in frame.f_globals or not is_replaceable(frame.f_globals, name):
         return None
     return module, name
 

@@ -390,3 +390,22 @@ def test_calls_whose_arguments_always_differ_are_given_up():
     program = onnx_aot.export(model, (x,))
     torch.testing.assert_close(program(x)[0], model(x))
     assert any("its arguments differ from call to call" in str(n) for n in program.report.notes)
+
+
+def test_sparse_tensors_within_a_call_are_traced(caplog):
+    class Product(torch.nn.Module):
+        def forward(self, places, values, x):
+            return torch.sparse_coo_tensor(places, values, (5, 5)) @ x * 2 + 1
+
+    class Products(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.products = torch.nn.ModuleList(Product() for _ in range(4))
+
+        def forward(self, places, values, x):
+            return sum(product(places, values, x) for product in self.products)
+
+    inputs = (torch.tensor([[0, 1, 2], [2, 0, 1]]), torch.randn(3), torch.randn(5, 5))
+    program = onnx_aot.export(Products(), inputs)
+    torch.testing.assert_close(program(*inputs)[0], Products()(*inputs))
+    assert not [record for record in caplog.records if "not recorded" in record.message]

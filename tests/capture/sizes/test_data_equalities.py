@@ -111,3 +111,17 @@ def test_a_wrong_size_of_the_example_is_not_found_without_equalities() -> None:
         program = onnx_aot.export(mask, ONE_COLUMN, dynamic_shapes=NAMED)
     assert str(program.outputs[0].shape) == "('b', 'v')"
     assert mask(*ONE_COLUMN).shape[1] != ONE_COLUMN[0].shape[1]
+
+
+def test_a_dimension_that_became_static() -> None:
+    """``squeeze`` fixes the batch; ``Categorical`` asks about data."""
+
+    def forward(x: Tensor, memory: Tensor) -> Tensor:
+        y = (x[:, None] + memory.mean(1, keepdim=True)).squeeze()
+        y = y[None] if y.dim() == 1 else y
+        return y * torch.distributions.Categorical(logits=y).entropy()[:, None]
+
+    inputs = (torch.randn(1, 4), torch.randn(1, 5, 4))
+    program = onnx_aot.export(forward, inputs, dynamic_shapes=({0: AUTO}, {0: AUTO, 1: AUTO}))
+    x, memory = torch.randn(1, 4), torch.randn(1, 9, 4)
+    torch.testing.assert_close(program(x, memory)[0], forward(x, memory))

@@ -117,6 +117,14 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
     if row.origin != "own":
         return Blame(found.reason, places, "program.compare() shows every value")
     yours = _function_of_user(None if node is None else node.target, options)
+    if yours is None and node is not None and _is_order_of_equals(program, comparison, node):
+        return Blame(
+            f"{row.operator} finds the same values at other places: some are equal, and PyTorch "
+            "does not define which of them comes first",
+            places,
+            "let results depend on the values only, or make the values distinct, as by adding "
+            "their positions times a tiny number",
+        )
     if yours is None:
         return Blame(
             f"the translation of {row.operator} gives another {row.fx_node} than PyTorch does, "
@@ -132,6 +140,14 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
         "correct the function, or leave it out of custom_translation_table where onnx_aot has a "
         "translation of its own",
     )
+
+
+def _is_order_of_equals(program: ONNXProgram, comparison: Comparison, node: torch.fx.Node) -> bool:
+    """True if the places that an operator such as ``topk`` returns differ, and no value does."""
+    rows = [row for row in comparison.rows if _node_of(program, row.fx_node) is node]
+    places = [row for row in rows if row.expected.startswith("int64")]
+    values = [row for row in rows if row not in places]
+    return bool(values) and all(row.within for row in values)
 
 
 def _captured_otherwise(
@@ -156,9 +172,10 @@ def _captured_otherwise(
         "the ONNX model answers as the graph that torch.export captured, and that graph answers "
         "otherwise than the model: its code does something else while it is captured",
         (),
-        "look for code that asks torch.compiler.is_exporting() or is_compiling(), or for values, "
-        "as of a mask in which nothing is masked, and do without; or give example inputs for which "
-        "both agree, such as a mask that masks something, if the model will get only such",
+        "look for code that asks torch.onnx.is_in_onnx_export(), torch.compiler.is_exporting() or "
+        "is_compiling(), or for values, as of a mask in which nothing is masked, and do without; "
+        "or give example inputs for which both agree, such as a mask that masks something, if the "
+        "model will get only such",
     )
 
 

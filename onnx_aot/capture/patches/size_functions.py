@@ -50,6 +50,7 @@ def _linspace(
     requires_grad: bool = False,
 ) -> Tensor:
     """``[steps]``, from both ends to the middle, as torch computes it."""
+    steps = _read_number(steps)
     dtype = dtype or _dtype_of_bounds(start, end)
     exact = dtype if dtype.is_floating_point or dtype.is_complex else torch.float64
     last = sym_max(steps - 1, 1)
@@ -349,7 +350,11 @@ def _make_patch(
 
 def _is_counted(start: Any, end: Any, steps: Any = None, *args: Any, **kwargs: Any) -> bool:
     """True if the number of steps is symbolic; the operators take symbolic ends."""
-    return isinstance(steps, SYMBOLIC)
+    return _is_count(steps)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, SYMBOLIC) or _is_traced_number(value)
 
 
 def _is_of_real_numbers(x: Tensor, *args: Any, **kwargs: Any) -> bool:
@@ -479,8 +484,8 @@ SIZE_FUNCTIONS: tuple[Patch, ...] = (
     _make_patch("math:exp", _exponential, _is_number),
     *map(_make_rounding, ("__floor__", "__ceil__", "__trunc__", "__round__")),
     _make_patch("torch:arange", _arange, _is_traced_number, _has_traced_bound),
-    _make_patch("torch:linspace", _linspace, when=_is_counted),
-    _make_patch("torch:logspace", _logspace, when=_is_counted),
+    _make_patch("torch:linspace", _linspace, _is_count, _is_counted),
+    _make_patch("torch:logspace", _logspace, _is_count, _is_counted),
     _make_patch("torch:affine_grid_generator", _affine_grid),
     _make_patch("torch.fft:fftfreq", _fftfreq),
     _make_patch("torch.fft:rfftfreq", _rfftfreq),

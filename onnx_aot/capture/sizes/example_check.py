@@ -137,7 +137,7 @@ def describe_wrong_sizes(
     if not all(has_elements(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)):
         return ()
     equal: dict[tuple[RequestedDim, int], bool | None] = {}
-    found: dict[str, None] = {}
+    found: dict[str, list[int]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
         branches = find_small_branches(requested, tuple(decisions), said)
@@ -153,8 +153,11 @@ def describe_wrong_sizes(
                     result = False
                 equal[dim, size] = result
             if equal[dim, size] is False or (pieces and accepts(module, sample)):
-                found[f"{line}, for size {size}"] = None
-    return tuple(found)
+                found.setdefault(line, []).append(size)
+    return tuple(
+        f"{line}, for {' and '.join(f'size {size}' for size in dict.fromkeys(sizes))}"
+        for line, sizes in found.items()
+    )
 
 
 def _sizes_together(

@@ -43,6 +43,9 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "linspace, dynamic bounds": lambda x: torch.linspace(0, x.shape[1] - 1, 5),
     "linspace, all dynamic": lambda x: torch.linspace(1 / x.shape[1], x.shape[1], x.shape[1]),
     "linspace, tensors": lambda x: torch.linspace(x.sum(), -x.sum(), x.shape[1]),
+    "linspace, steps of a tensor": lambda x: torch.cat(
+        [torch.linspace(0.5, n - 0.5, n) for n in torch.as_tensor([x.shape[1], x.shape[0]])]  # type: ignore[call-overload]
+    ),
     "logspace, base": lambda x: torch.logspace(0, 3, x.shape[1], base=2.0),
     "affine_grid": lambda x: F.affine_grid(THETA, [1, 1, x.shape[0], x.shape[1]], False),
     "affine_grid, corners": lambda x: F.affine_grid(THETA, [1, 1, x.shape[1] + 1, 5], True),

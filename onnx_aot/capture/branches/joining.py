@@ -144,7 +144,7 @@ class _Paths:
             most = min(most, *(self._latest_end(pair) for pair in pairs), most)
             if len(found) < most:
                 found.append(pairs)
-        reason = (STRUCTURES, SAME_KINDS)
+        reason = self._find_different_numbers() or (STRUCTURES, SAME_KINDS)
         for length in range(len(found), 0, -1):
             pairs = [pair for some in found[:length] for pair in some]
             choices = [pair for pair in pairs if not self._is_same(pair, length)]
@@ -153,6 +153,19 @@ class _Paths:
                 return length, choices
             reason = problem
         raise UnjoinableError(*reason)
+
+    def _find_different_numbers(self) -> tuple[str, str] | None:
+        """Says which Python numbers the paths return, if these are what differs last."""
+        first, second = self.steps[-1].leaves, self.others[-1].leaves
+        pairs = zip(first, second, strict=True) if len(first) == len(second) else ()
+        for pair in pairs:
+            if all(type(value) in (int, float) for value in pair) and pair[0] != pair[1]:
+                return (
+                    f"they return different numbers, such as {pair[0]} and {pair[1]}",
+                    "return a tensor in place of a Python number that depends on the branch: "
+                    "torch.tensor(number)",
+                )
+        return None
 
     def use_values_of_first(self, way: Way) -> None:
         """Replaces values before the question by those of the first path."""

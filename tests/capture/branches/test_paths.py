@@ -205,7 +205,12 @@ def hides_a_loop(x: Tensor) -> Tensor:
         raise ValueError("not positive") from error
 
 
+def returns_numbers(x: Tensor) -> tuple[Tensor, int]:
+    return (x, 1) if x.sum() > 0 else (x * 2, 2)
+
+
 REFUSED = {
+    returns_numbers: "they return different numbers, such as 1 and 2",
     returns_none: "they return different structures",
     returns_integers: "they compute a torch.int64 tensor with 2 dimensions and a torch.float32",
     loops: "more than 24 questions on one path",

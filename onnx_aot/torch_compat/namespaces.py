@@ -71,8 +71,9 @@ def _unlisted_namespaces(model: torch.nn.Module, packages: Collection[str]) -> l
     Such code was run by ``exec``, or by ``importlib.util.module_from_spec`` as its documentation
     shows.
     """
-    functions = {inspect.unwrap(cls.forward) for cls in {type(part) for part in model.modules()}}
-    functions.add(inspect.unwrap(model.forward))
+    # Reading the ``forward`` of a scripted class fails.
+    found = {inspect.getattr_static(type(part), "forward", None) for part in model.modules()}
+    functions = [inspect.unwrap(f) for f in (*found, model.forward) if isinstance(f, FunctionType)]
     names = [f.__globals__ for f in functions if isinstance(f, FunctionType)]
     return [n for n in names if _package(n.get("__name__") or "") in packages]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onnx_aot.capture.patches import ALL_PATCHES, capabilities
 from onnx_aot.torch_compat import PRIVATE, hidden
 from tests import test_cuda
+from tests.capture import test_python_random
 from tests.capture.patches import test_derivatives, test_memories, test_recorded_gradients
 from tests.inspection import test_rounding
 from tests.ops.complex import test_fft
@@ -41,6 +42,7 @@ def test_every_row_is_shown() -> None:
     )
     rules = (test_rounded_sizes, test_size_order, test_slice_bounds)
     others = (
+        test_python_random,
         test_autocast_marks,
         test_batching,
         test_cuda,

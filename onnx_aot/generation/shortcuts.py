@@ -125,7 +125,7 @@ def refuse_other_texts(
             "and names are up to you",
             code="OA703",
         )
-    warn(f"{differs} The program reads one token after another, a prompt too", code="OA703")
+    warn(f"{differs} The program reads one token after another, a prompt too", "OA703")
 
 
 def _find_difference(

@@ -15,7 +15,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.results import ROOT, machine, read_json, write_json
+from benchmarks.results import ROOT, machine, read_kept_rows, write_json
 from benchmarks.tables import facts, table
 from onnx_aot import sweep
 
@@ -42,7 +42,7 @@ def main() -> None:
     unknown = [name for name in options.names if name not in known]
     if unknown:
         parser.error(f"no rows {', '.join(unknown)}; there are {', '.join(known)}")
-    done = _read_kept_rows()
+    done = read_kept_rows(NAME)
     names = [name for name in options.names or known if not (options.missing and name in done)]
     limits = sweep.Limits(seconds=options.limit, memory=MEMORY)
     task = "benchmarks.decoders:measure_row"
@@ -75,14 +75,6 @@ def _row_of(result: sweep.Result) -> dict[str, Any]:
     """The row as ``benchmarks/results`` keeps it, also if its process ended without one."""
     row = result.metrics.get("row") or {"outcome": result.status, "reason": result.reason}
     return {"name": result.name, **row, "seconds": round(result.seconds, 1)}
-
-
-def _read_kept_rows() -> dict[str, Any]:
-    """Rows that were measured on this day and machine, by name."""
-    kept = read_json(NAME)
-    if kept is None or kept["machine"] != machine():
-        return {}
-    return {row["name"]: row for row in kept["rows"]}
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

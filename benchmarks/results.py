@@ -17,6 +17,7 @@ __all__ = [
     "ROOT",
     "machine",
     "read_json",
+    "read_kept_rows",
     "write_json",
 ]
 
@@ -83,3 +84,11 @@ def read_json(name: str) -> Any:
     """Returns the stored results of one benchmark, or None."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def read_kept_rows(name: str) -> dict[str, Any]:
+    """Returns the rows that were measured on this day and machine, by name."""
+    kept = read_json(name)
+    if kept is None or kept["machine"] != machine():
+        return {}
+    return {row["name"]: row for row in kept["rows"]}

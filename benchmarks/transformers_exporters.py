@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from benchmarks.results import machine, read_json, write_json
+from benchmarks.results import machine, read_kept_rows, write_json
 from benchmarks.tables import table
 
 __all__ = ["NAME", "main", "render", "summarize"]
@@ -45,7 +45,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no rows {', '.join(unknown)}; there are {', '.join(ROWS)}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before the first import of torch in a child
-    done = _read_kept_rows()
+    done = read_kept_rows(NAME)
     for name in options.names or ROWS:
         ways = done.setdefault(name, {"name": name, "ways": {}})["ways"]
         for label in options.way or WAYS:
@@ -56,14 +56,6 @@ def main() -> None:
             )
         rows = [done[name] for name in ROWS if name in done]
         write_json(NAME, {"machine": machine(), "summary": summarize(rows), "rows": rows})
-
-
-def _read_kept_rows() -> dict[str, Any]:
-    """Rows that were measured on this day and machine, by name."""
-    kept = read_json(NAME)
-    if kept is None or kept["machine"] != machine():
-        return {}
-    return {row["name"]: row for row in kept["rows"]}
 
 
 def _in_process(name: str, label: str, limit: float) -> dict[str, Any]:

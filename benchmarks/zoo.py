@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.results import ROOT, machine, read_json, write_json
+from benchmarks.results import ROOT, machine, read_kept_rows, write_json
 from benchmarks.row_options import make_row_parser, parse_row_options
 from onnx_aot import sweep
 
@@ -48,7 +48,8 @@ def main() -> None:
     parser = make_row_parser(__doc__, GROUPS, LIMIT)
     parser.add_argument("--results", default=NAME, help="name of the file in benchmarks/results")
     options = parse_row_options(parser, ZOO, "benchmarks/zoo_models")
-    done = _read_kept_rows(options.results)
+    kept = read_kept_rows(options.results)
+    done = {name: row for name, row in kept.items() if row["stage"] != "nothing"}
     names = [
         name
         for name in options.names or ZOO
@@ -115,14 +116,6 @@ def row_of(result: sweep.Result) -> dict[str, Any]:
 
     row = result.metrics.get("row") or {**empty_row(ZOO[result.name]), "reason": result.reason}
     return {**row, "wall_seconds": round(result.seconds, 1)}
-
-
-def _read_kept_rows(name: str) -> dict[str, Any]:
-    """Rows that were measured on this day and machine, by name, without those at ``nothing``."""
-    kept = read_json(name)
-    if kept is None or kept["machine"] != machine():
-        return {}
-    return {row["name"]: row for row in kept["rows"] if row["stage"] != "nothing"}
 
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -22,11 +22,13 @@ last line names the page of its code, which is in ``explanations/``.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 
 __all__ = [
     "CaptureError",
@@ -51,6 +53,7 @@ __all__ = [
     "message_of",
     "reference",
     "warn",
+    "warnings_held",
 ]
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -156,6 +159,23 @@ class OnnxExporterWarning(UserWarning):
         return f"{self.message}\n{reference(self.code)}" if self.code else self.message
 
 
+_held: ContextVar[list[tuple[str, str]] | None] = ContextVar("_held", default=None)
+
+
+@contextlib.contextmanager
+def warnings_held() -> Iterator[list[tuple[str, str]]]:
+    """Context in which ``warn`` only collects, for attempts that may be given up.
+
+    Yields the messages with their codes, to be passed to ``warn``.
+    """
+    found: list[tuple[str, str]] = []
+    token = _held.set(found)
+    try:
+        yield found
+    finally:
+        _held.reset(token)
+
+
 def warn(message: str, code: str) -> None:
     """Issues an ``OnnxExporterWarning`` for the user's line that called this package.
 
@@ -163,6 +183,10 @@ def warn(message: str, code: str) -> None:
         message: The text.
         code: Code of the page that explains it.
     """
+    held = _held.get()
+    if held is not None:
+        held.append((message, code))
+        return
     depth = 1
     while depth < 50:  # frames; calls within this package are never nested as deep
         try:

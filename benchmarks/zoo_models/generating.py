@@ -40,7 +40,7 @@ _SHARING = {
 _INDEXED = {
     "layer_types": ["linear_attention", "indexed_attention"],
     "indexer_n_heads": 4,
-    "indexer_kv_heads": 2,
+    "indexer_kv_heads": 1,
     "indexer_head_dim": 8,
     "indexer_budget": 4,
     "indexer_compress_ratio": 2,
@@ -55,7 +55,9 @@ _WINDOWED = {
 
 # Options that model types need besides those of the zoo: valid sizes, and one layer of each kind.
 _OPTIONS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("axk1", "axk2", "deepseek_v32", "sarvam_mla", "glm_moe_dsa"), LATENT),
+    **dict.fromkeys(
+        ("axk1", "axk2", "deepseek_v32", "sarvam_mla", "glm_moe_dsa", "dots3_note_text"), LATENT
+    ),
     **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "olmo_hybrid"), _MIXED),
     **{key: {"text_config": _MIXED} for key in ("qwen3_5", "qwen3_5_moe")},
     **{key: {**_MIXED, **LATENT} for key in ("bailing_hybrid", "kimi_linear")},

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import os
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from onnx_aot.errors import InvalidOptionError, OnnxExporterError
+from onnx_aot.errors import InvalidOptionError, OnnxExporterError, warn, warnings_held
 from onnx_aot.export import export
 from onnx_aot.generation.caches import Layout, State, cache_parameter, cached_states
 from onnx_aot.generation.examples import (
@@ -130,30 +128,22 @@ def export_decoder(
     if _check_arguments(model, options, (*DECIDED, "dynamic_shapes")).is_encoder_decoder:
         return _decoder_after_encoder(model, f, options)
     layout = _layout_of(model, bounded)
-    ways = _ways(model, layout) if by_token is None else (by_token,)
     refused: OnnxExporterError | None = None
-    for way in ways:
+    for way in _ways(model, layout) if by_token is None else (by_token,):
         kept = _layout_of(model, False) if way and layout.windows else layout
         try:
-            with _warnings_if_done() if len(ways) > 1 else contextlib.nullcontext():
+            with warnings_held() as held:
                 program = _export_steps(model, kept, way, options, alone=by_token is True)
         except OnnxExporterError as error:
             refused = refused or error
         else:
+            for message, code in held:
+                warn(message, code)
             if f is not None:
                 save_program(program, f, options)
             return program
     assert refused is not None
     raise refused
-
-
-@contextlib.contextmanager
-def _warnings_if_done() -> Iterator[None]:
-    """Context whose warnings are issued at its end, and are dropped if it ends by an exception."""
-    with warnings.catch_warnings(record=True) as caught:
-        yield
-    for found in caught:
-        warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
 
 
 def save_program(program: ONNXProgram, f: Any, options: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from onnx_aot.inspection.verification import Blame, describe_sizes
 from onnx_aot.metadata.keys import FX_NODE
 from onnx_aot.metadata.provenance import place
 from onnx_aot.options import Options
-from onnx_aot.torch_compat import overload_of
+from onnx_aot.torch_compat import OpOverload, overload_of, schema_of
 
 if TYPE_CHECKING:
     from onnx_aot.inspection.comparison import Comparison
@@ -117,13 +117,14 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
     if row.origin != "own":
         return Blame(found.reason, places, "program.compare() shows every value")
     yours = _function_of_user(None if node is None else node.target, options)
-    if yours is None and node is not None and _is_order_of_equals(program, comparison, node):
+    if yours is None and node is not None and _may_order_equals(program, comparison, node):
         return Blame(
-            f"{row.operator} finds the same values at other places: some are equal, and PyTorch "
-            "does not define which of them comes first",
+            f"{row.operator} finds the same values at other places; PyTorch does not define which "
+            "of equal values comes first",
             places,
-            "let results depend on the values only, or make the values distinct, as by adding "
-            "their positions times a tiny number",
+            "if values may be equal there, let results depend on the values only, or make them "
+            "distinct, as by adding their positions times a tiny number; if not, report it as a "
+            "bug of onnx_aot",
         )
     if yours is None:
         return Blame(
@@ -142,12 +143,20 @@ def _first_wrong(program: ONNXProgram, comparison: Comparison, options: Options)
     )
 
 
-def _is_order_of_equals(program: ONNXProgram, comparison: Comparison, node: torch.fx.Node) -> bool:
+_CHOOSING = {"topk", "sort", "kthvalue", "median", "nanmedian", "mode", "max", "min"}
+"""Operators that return values and, as the last result, the places where they are."""
+
+
+def _may_order_equals(program: ONNXProgram, comparison: Comparison, node: torch.fx.Node) -> bool:
     """True if the places that an operator such as ``topk`` returns differ, and no value does."""
+    target = node.target
+    if (
+        not isinstance(target, OpOverload)
+        or schema_of(target).name.removeprefix("aten::") not in _CHOOSING
+    ):
+        return False
     rows = [row for row in comparison.rows if _node_of(program, row.fx_node) is node]
-    places = [row for row in rows if row.expected.startswith("int64")]
-    values = [row for row in rows if row not in places]
-    return bool(values) and all(row.within for row in values)
+    return len(rows) > 1 and [row.within for row in rows] == [True] * (len(rows) - 1) + [False]
 
 
 def _captured_otherwise(

@@ -54,9 +54,8 @@ def reachable_namespaces(
     """
     known = namespaces_of_packages(model) if known is None else known
     found = {id(names): names for names in known}
-    modules = (sys.modules.get(name) for name in _written_in(model))
-    todo = [vars(module) for module in modules if isinstance(module, ModuleType)]
-    todo = [names for names in todo if id(names) in found]
+    own = _written_in(model)
+    todo = [names for names in known if names.get("__name__") in own]
     while todo:
         for names in _namespaces_of_functions(todo.pop()):
             if id(names) not in found:

@@ -86,6 +86,16 @@ def _isinstance(value: Any, classes: Any) -> bool:
     return like is not None and builtins.isinstance(like, classes)
 
 
+class _Type(metaclass=StandsFor):
+    """``type``, which gives the type of the number in the place of a symbolic size."""
+
+    builtin = builtins.type
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        like = _LIKE.get(builtins.type(args[0])) if len(args) == 1 else None
+        return builtins.type(*args, **kwargs) if like is None else builtins.type(like)
+
+
 _FIXED = "{}(...) of a dynamic size fixes it, or is refused."
 _BUILTINS: dict[str, tuple[Callable[[Any, Settings], Any], str]] = {
     "len": (_make_len, _FIXED),
@@ -94,6 +104,10 @@ _BUILTINS: dict[str, tuple[Callable[[Any, Settings], Any], str]] = {
     "isinstance": (
         lambda original, settings: _isinstance,
         "isinstance(n, int) of a dynamic size n is false, and the export has the code for that.",
+    ),
+    "type": (
+        lambda original, settings: _Type,
+        "type(n) is int is false for a dynamic size n, and the export has the code for that.",
     ),
 }
 

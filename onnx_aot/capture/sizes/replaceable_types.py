@@ -39,6 +39,7 @@ def _find_needing_type(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.keyword) and node.arg == "dtype":
         yield node.value
     elif isinstance(node, ast.Compare):
-        yield from (node.left, *node.comparators)
+        for operand in (node.left, *node.comparators):  # type(x) in (int, float)
+            yield from getattr(operand, "elts", [operand])
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield from node.args

@@ -242,17 +242,19 @@ def test_a_number_read_by_torch() -> None:
     assert program.inputs[0].shape[1] == 6
 
 
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [("given", "torch.zeros(1, dtype=int)"), ("compared", "(type(2) in (int, float))")],
+)
 def test_modules_that_need_the_type_keep_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, needs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread may run the code while it is captured, and torch takes no other type."""
-    (tmp_path / "typed_model.py").write_text(
-        "import torch\n\n\n"
-        "def forward(x):\n"
-        "    return x.reshape(int(x.shape[0]), -1) + torch.zeros(1, dtype=int)\n"
+    (tmp_path / f"typed_model_{name}.py").write_text(
+        f"import torch\n\n\ndef forward(x):\n    return x.reshape(int(x.shape[0]), -1) + {needs}\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    forward = importlib.import_module("typed_model").forward
+    forward = importlib.import_module(f"typed_model_{name}").forward
     with pytest.raises(DynamicShapeError, match=r"fixed at 4[\s\S]*int\("):
         onnx_aot.export(
             forward, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},), strategies=("non-strict",)

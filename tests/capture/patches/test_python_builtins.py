@@ -90,6 +90,10 @@ class ByType(nn.Module):
         assert isinstance(n, int)
         assert not isinstance(n, float)
         assert isinstance(n / 2, float)
+        named = [type(value).__name__ for value in (n, n / 2, n > 2, 3, "a")]
+        assert named == ["int", "float", "bool", "int", "str"]
+        assert isinstance(int, type)
+        assert type("Made", (), {"a": 1}).a == 1
         return x * sum(scales)
 
 

@@ -29,7 +29,7 @@ from benchmarks.plots import make_plots
 from benchmarks.run import Settings, in_fresh_process
 from benchmarks.stages import NAMES
 from benchmarks.ways import LABELS
-from benchmarks.zoo_models.generating import NOTHING, REFUSED, RIGHT, WRONG, generate_both
+from benchmarks.zoo_models.generating import NOTHING, REFUSED, RIGHT, generate_both
 
 
 @pytest.mark.parametrize("name", results.BENCHMARKS)
@@ -63,8 +63,13 @@ def test_decoders_give_the_tokens_of_transformers() -> None:
     kept = results.read_json(decoders.NAME)
     assert kept["summary"] == decoders.summarize(kept["rows"])
     outcomes = [row["outcome"] for row in kept["rows"]]
-    assert outcomes.count(RIGHT) > 0.9 * (len(outcomes) - outcomes.count(NOTHING))
-    assert WRONG not in outcomes
+    compared, right = len(outcomes) - outcomes.count(NOTHING), outcomes.count(RIGHT)
+    assert right > 0.9 * compared
+    assert {*outcomes} == {RIGHT, REFUSED, NOTHING}
+    readme = " ".join((results.ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"Of the {len(outcomes)} types of language models in transformers, {compared} " in readme
+    assert f" {right} of these generate the same tokens" in readme
+    assert f"the other {compared - right} are refused." in readme
 
 
 @pytest.mark.parametrize(

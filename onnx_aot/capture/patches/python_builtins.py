@@ -34,12 +34,18 @@ def _make_len(original: Any, settings: Settings) -> Callable[[Any], Any]:
 
 
 class StandsFor(type):
-    """A class that ``isinstance`` takes for the builtin in its attribute ``builtin``."""
+    """A class in the place of the builtin ``builtin``, for ``isinstance`` and for other threads."""
 
     builtin: type
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, cls.builtin)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Makes a value of the class; in threads that do not capture, of the builtin."""
+        if not torch_compat.in_capturing_thread():
+            return cls.builtin(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
 
 
 class _Range(metaclass=StandsFor):
@@ -91,9 +97,14 @@ class _Type(metaclass=StandsFor):
 
     builtin = builtins.type
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
+        if not builtins.isinstance(cls, StandsFor):  # type.__new__(Meta, ...)
+            return builtins.type.__new__(cls, *args, **kwargs)
         like = _LIKE.get(builtins.type(args[0])) if len(args) == 1 else None
         return builtins.type(*args, **kwargs) if like is None else builtins.type(like)
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        return builtins.type[item]
 
 
 _FIXED = "{}(...) of a dynamic size fixes it, or is refused."

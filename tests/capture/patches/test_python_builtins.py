@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import pytest
@@ -74,6 +75,11 @@ def test_divmod_of_a_size() -> None:
 # --- isinstance ----------------------------------------------------------------------------------
 
 
+class Meta(type):
+    def __new__(cls, *args: Any) -> Any:
+        return type.__new__(cls, *args)
+
+
 class ByType(nn.Module):
     """Takes sizes, numbers computed from them, and tensors."""
 
@@ -94,6 +100,8 @@ class ByType(nn.Module):
         assert named == ["int", "float", "bool", "int", "str"]
         assert isinstance(int, type)
         assert type("Made", (), {"a": 1}).a == 1
+        assert type[int] == builtins.type[int]
+        assert builtins.type(Meta("Made", (), {})) is Meta
         return x * sum(scales)
 
 

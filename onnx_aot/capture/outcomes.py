@@ -11,6 +11,7 @@ from onnx_aot.capture.sizes.data_equalities import find_repeated
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.example_check import (
     find_smallest,
+    find_wrong_crossings,
     is_right_for_example,
     keep_decisions,
 )
@@ -20,8 +21,10 @@ from onnx_aot.capture.sizes.other_examples import (
     find_coincidences,
     make_other_inputs,
     refused_dimensions,
+    resize_inputs,
 )
 from onnx_aot.capture.sizes.own_limits import OwnLimits
+from onnx_aot.capture.sizes.size_branches import find_tied
 from onnx_aot.capture.sizes.size_cases import (
     Case,
     covers_all,
@@ -208,11 +211,27 @@ class Outcomes:
             program = best.captured.program
             fixed = best.fixed
             dims = find_coincidences(program, self.requested, fixed)
+            for tied, _ in find_tied(self.requested, best.captured.decisions):
+                dims += [d for d in tied if not (d.may_be_static or d.derived)]
         elif refused is not None:
             dims = refused_dimensions(refused.error, self.requested, self.model.inputs)
         else:
             return None
-        return make_other_inputs(self.model.inputs, self.requested, dims, fixed)
+        found = make_other_inputs(self.model.inputs, self.requested, dims, fixed)
+        return found or self._inputs_of_crossing
+
+    @functools.cached_property
+    def _inputs_of_crossing(self) -> Inputs | None:
+        """Inputs of sizes whose product takes another branch, if the first capture is wrong."""
+        best, model = self.best(), self.model
+        if best.captured is None or best.limited:
+            return None
+        program, decisions = best.captured.program, best.captured.decisions
+        wrong = find_wrong_crossings(program, model.module, model.inputs, self.requested, decisions)
+        sizes = next((sizes for sizes, _ in wrong), {})
+        if not sizes or any(dim.may_be_static or dim.derived for dim in sizes):
+            return None
+        return resize_inputs(model.inputs, self.requested, sizes)
 
     @property
     def _inputs_of_other_branch(self) -> Inputs | None:
@@ -272,7 +291,7 @@ class Outcomes:
     def _make_cases(self) -> list[Case]:
         groups: dict[tuple[str, bool], list[Attempt]] = {}
         for attempt in self.done:
-            if attempt.plan.request not in ("any", "delivered", "beyond"):
+            if attempt.plan.request not in ("delivered", "beyond"):
                 key = attempt.plan.request, attempt.plan.other_branch
                 groups.setdefault(key, []).append(attempt)
         captures = []
@@ -284,7 +303,10 @@ class Outcomes:
                     captured.program, self.requested, captured.decisions, refused=True
                 )
                 captures.append((captured.program, inputs, captured.decisions, found))
-                self._fixed_by_captures += [f.dim for f in found if f.static and f.takes is None]
+                ties = find_tied(self.requested, captured.decisions)
+                tied = {dim for dims, _ in ties for dim in dims}
+                fixed = (f.dim for f in found if f.static and f.takes is None)
+                self._fixed_by_captures += [dim for dim in fixed if dim not in tied]
         return make_cases(captures, self.requested) or []
 
     def _join(self) -> Attempt | None:

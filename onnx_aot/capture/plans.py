@@ -242,6 +242,8 @@ def _plan_with_static_ones(
 
 def _wants_delivered(attempts: Outcomes) -> bool:
     """True if the model does not deliver what was asked, and what it delivers is accepted."""
+    if attempts.resized is not None:
+        return False
     if attempts.of("any"):
         if attempts.best("any").captured is None:
             return False

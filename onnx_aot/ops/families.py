@@ -214,6 +214,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
     "nn.resize": (
         "aten._upsample_bicubic2d_aa",
         "aten._upsample_bilinear2d_aa",
+        "aten._upsample_lanczos2d_aa",
         "aten._upsample_nearest_exact1d",
         "aten._upsample_nearest_exact2d",
         "aten._upsample_nearest_exact3d",
@@ -224,6 +225,7 @@ LATE_FAMILIES: dict[str, tuple[str, ...]] = {
         "aten.upsample_nearest2d",
         "aten.upsample_nearest3d",
         "aten.upsample_trilinear3d",
+        "onnx_aot.interpolate.default",
     ),
     "nn.rnn": (
         "aten.gru",

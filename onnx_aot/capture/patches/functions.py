@@ -10,6 +10,7 @@ import torch
 from onnx_aot import torch_compat
 from onnx_aot.capture.patches.fourier_transforms import TRANSFORMS
 from onnx_aot.capture.patches.recorded_gradients import HOOKS
+from onnx_aot.capture.patches.resizing import RESIZING
 from onnx_aot.capture.patches.symbolic_indices import (
     get_item,
     is_mixed,
@@ -152,6 +153,24 @@ def _fill_diagonal(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> t
     return self
 
 
+def _new_tensor(self: torch.Tensor, data: Any, *args: Any, **options: Any) -> torch.Tensor:
+    """Keeps sizes among the elements symbolic, which torch reads as numbers."""
+    leaves = torch_compat.pytree.tree_leaves(data)
+    if not any(isinstance(leaf, SYMBOLIC) for leaf in leaves) or any(map(_is_tensor, leaves)):
+        return self.new_tensor(data, *args, **options)
+    dtype, device = options.get("dtype") or self.dtype, options.get("device") or self.device
+    numbers = [torch.scalar_tensor(leaf, dtype=dtype, device=device) for leaf in leaves]
+    shape = []
+    while isinstance(data, (list, tuple)):
+        shape.append(len(data))
+        data = data[0]
+    return torch.stack(numbers).reshape(shape)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
 def _where(condition: torch.Tensor, *others: Any, **named: Any) -> Any:
     """Makes a bool of a mask of uint8, which PyTorch takes and its fake tensors refuse."""
     return torch.where(_as_mask(condition), *others, **named)
@@ -173,11 +192,13 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
     torch.Tensor.fill_diagonal_: _fill_diagonal,
+    torch.Tensor.new_tensor: _new_tensor,
     torch.where: _where,
     torch.Tensor.where: _tensor_where,
     torch.Tensor.__setitem__: set_item,
     **HOOKS,
     **WHOLE_POOLING,
+    **RESIZING,
     **TRANSFORMS,
 }
 """Functions by the original. They act wherever a model has bound it."""
@@ -253,8 +274,9 @@ FUNCTIONS: tuple[Patch, ...] = (
         "torch._export.non_strict_utils:_NonStrictTorchFunctionHandler._override",
         _redirect,
         "torch.equal, torch.allclose, torch.narrow from a start in a tensor, and torch.where of a "
-        "uint8 mask are refused; fill_diagonal_, x[n - 1] = value, x[n - 1, rows] and "
-        "x[:, [0, n - 1]] fix n, as does pooling over a whole dynamic dimension.",
+        "uint8 mask are refused; fill_diagonal_, new_tensor, x[n - 1] = value, x[n - 1, rows] and "
+        "x[:, [0, n - 1]] fix n, as do pooling over a whole dynamic dimension and interpolate by a "
+        "factor that is computed from sizes.",
         parameters="self, func, args, kwargs",
     ),
     Patch(

@@ -23,7 +23,7 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDi
 from onnx_aot.capture.sizes.graph_runs import may_write_weights, run_graph
 from onnx_aot.capture.sizes.guards import Decision
 from onnx_aot.capture.sizes.other_examples import Root, find_root, resize_inputs
-from onnx_aot.capture.sizes.size_branches import find_small_branches, is_rare
+from onnx_aot.capture.sizes.size_branches import find_crossings, find_small_branches, is_rare
 from onnx_aot.capture.tracing_state import running_as_in_export
 from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
@@ -41,6 +41,7 @@ __all__ = [
     "accepts",
     "describe_wrong_sizes",
     "find_smallest",
+    "find_wrong_crossings",
     "has_equal_results",
     "is_right_for_example",
     "keep_decisions",
@@ -117,6 +118,8 @@ def describe_wrong_sizes(
 ) -> tuple[str, ...]:
     """Finds the lines that branch for size 0 or 1, if the program then differs from the model.
 
+    And those that branch for a product of sizes, as ``find_crossings`` finds them.
+
     It also differs if it fails where the model does not, as ``ids.max()`` of no elements does
     behind ``if len(ids) > 0:``, or if PyTorch repeats a size of 1 that the capture takes to be
     equal to a size of data. Nothing is said of a program that cannot be compared, as
@@ -131,7 +134,8 @@ def describe_wrong_sizes(
         said: Text of warnings; dimensions that it names are left out.
 
     Returns:
-        Entries such as ``"`if x.shape[0] == 1:` at model.py:7 in forward, for size 1"``.
+        Entries such as ``"`if x.shape[0] == 1:` at model.py:7 in forward, for size 1"``, or ``for
+        x.shape[2] and x.shape[3] of 64``.
     """
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
     if not all(has_elements(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)):
@@ -154,10 +158,32 @@ def describe_wrong_sizes(
                 equal[dim, size] = result
             if equal[dim, size] is False or (pieces and accepts(module, sample)):
                 found.setdefault(line, []).append(size)
-    return tuple(
-        f"{line}, for {' and '.join(f'size {size}' for size in dict.fromkeys(sizes))}"
-        for line, sizes in found.items()
-    )
+        entries = [
+            f"{line}, for {' and '.join(f'size {size}' for size in dict.fromkeys(sizes))}"
+            for line, sizes in found.items()
+        ]
+        for sizes, line in find_wrong_crossings(program, module, inputs, requested, decisions):
+            places = " and ".join(dim.size for dim in sizes)
+            entries.append(f"{line}, for {places} of {next(iter(sizes.values()))}")
+    return tuple(entries)
+
+
+def find_wrong_crossings(
+    program: torch.export.ExportedProgram,
+    module: torch.nn.Module,
+    inputs: Inputs,
+    requested: DynamicShapes,
+    decisions: Iterable[Decision],
+) -> Iterator[tuple[dict[RequestedDim, int], str]]:
+    """Yields those of ``find_crossings`` at which the program differs from the model."""
+    for sizes, line in find_crossings(requested, tuple(decisions)):
+        numbers = {dim: dim.root_at(size) for dim, size in sizes.items()}
+        known = {dim: number for dim, number in numbers.items() if number is not None}
+        if len(known) < len(numbers):
+            continue  # there is no such size
+        sample = resize_inputs(inputs, requested, known)
+        if has_equal_results(program, module, sample) is False:
+            yield sizes, line
 
 
 def _sizes_together(

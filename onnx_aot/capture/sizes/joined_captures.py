@@ -69,21 +69,23 @@ def join_captures(parts: Sequence[Part], requested: DynamicShapes) -> Program | 
         requested: The request.
 
     Returns:
-        The program, with the conditions of the first one; None if the captures cannot be joined:
+        The program, with the conditions of one of them; None if the captures cannot be joined:
         they name sizes differently, return other kinds of values, or have a constant that is not a
         tensor.
     """
-    first, *others = (part.program for part in parts)
-    names = _names_of_sizes(first, requested)
-    if any(_names_of_sizes(other, requested) != names for other in others):
-        return None
+    # First the one with the most sizes: another may have taken two of them to be equal.
+    first, *others = sorted(
+        (part.program for part in parts),
+        key=lambda program: -len({str(size) for _, size in sizes_of(program, requested)}),
+    )
+    merges = [_find_merges(first, program, requested) for program in (first, *others)]
     inputs = _Inputs()
     results = _recorded_results(first)
-    for program in (first, *others):
+    for program, merged in zip((first, *others), merges, strict=True):
         found = _recorded_results(program)
-        if results is None or found is None or not inputs.add(program):
+        if results is None or found is None or merged is None or not inputs.add(program):
             return None
-        results = _merge_results(results, found)
+        results = _merge_results(results, found, merged)
     if results is None:
         return None
     graph = torch.fx.Graph()
@@ -103,11 +105,24 @@ def join_captures(parts: Sequence[Part], requested: DynamicShapes) -> Program | 
     return program
 
 
-def _names_of_sizes(program: Program, requested: DynamicShapes) -> list[str]:
-    return [
-        str(symbolic_expression(size)) if isinstance(size, torch.SymInt) else str(size)
-        for _, size in sizes_of(program, requested)
-    ]
+def _find_merges(
+    program: Program, other: Program, requested: DynamicShapes
+) -> dict[Any, Any] | None:
+    """The sizes of another capture by those of this one, where it may have one for several.
+
+    None if it names them otherwise.
+    """
+    merged: dict[Any, Any] = {}
+    pairs = zip(sizes_of(program, requested), sizes_of(other, requested), strict=True)
+    for (_, size), (_, taken) in pairs:
+        if not isinstance(size, torch.SymInt) or not isinstance(taken, torch.SymInt):
+            if str(size) != str(taken):
+                return None
+            continue
+        symbol, expression = symbolic_expression(size), symbolic_expression(taken)
+        if str(merged.setdefault(symbol, expression)) != str(expression):
+            return None
+    return merged if {*map(str, merged.values())} <= {*map(str, merged)} else None
 
 
 class _Inputs:
@@ -295,11 +310,19 @@ def _recorded_results(program: Program) -> list[Any] | None:
     return found
 
 
-def _merge_results(results: list[Any], others: list[Any]) -> list[Any] | None:
+def _is_same_size(size: Any, other: Any, merged: Mapping[Any, Any]) -> bool:
+    if isinstance(size, torch.SymInt):
+        return str(symbolic_expression(size).xreplace(merged)) == str(other)
+    return str(size) == str(other)
+
+
+def _merge_results(
+    results: list[Any], others: list[Any], merged: Mapping[Any, Any]
+) -> list[Any] | None:
     """The results of two captures; sizes that differ are new symbols. None for other kinds."""
     if len(results) != len(others):
         return None
-    merged = []
+    made = []
     for one, two in zip(results, others, strict=True):
         if one.dtype != two.dtype or one.dim() != two.dim():
             return None
@@ -307,9 +330,9 @@ def _merge_results(results: list[Any], others: list[Any]) -> list[Any] | None:
         if mode is None:
             return None
         sizes = [
-            size if str(size) == str(other) else new_symbol(mode, int)
+            size if _is_same_size(size, other, merged) else new_symbol(mode, int)
             for size, other in zip(one.shape, two.shape, strict=True)
         ]
         with mode:  # memory of its own: later writes to an input do not change what a body returned
-            merged.append(torch.empty(sizes, dtype=one.dtype, device=one.device))
-    return merged
+            made.append(torch.empty(sizes, dtype=one.dtype, device=one.device))
+    return made

@@ -7,13 +7,14 @@ is captured again at a size of the other branch, or refused. So it is if ``x.chu
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 import linecache
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -27,8 +28,10 @@ __all__ = [
     "SmallBranch",
     "describe_branches",
     "find_choices",
+    "find_crossings",
     "find_rare_branches",
     "find_small_branches",
+    "find_tied",
     "is_rare",
     "raises_error",
 ]
@@ -124,6 +127,66 @@ def find_small_branches(
                 if dim.limits[0] <= size <= dim.limits[1] and not takes(size):
                     line = _describe(decision, place)
                     yield SmallBranch(dim, size, line, decision.kind == "pieces")
+
+
+def find_crossings(
+    requested: DynamicShapes, decisions: Sequence[Decision]
+) -> Iterator[tuple[dict[RequestedDim, int], str]]:
+    """Yields an equal size of several dimensions for which a line chooses otherwise, and the line.
+
+    ``if h * w == 64:`` does so for 8, if the example has other sizes. The size is found by
+    bisection, so ``h * w`` has to grow with it.
+    """
+    import sympy
+
+    for decision, place in find_choices(decisions):
+        condition, symbols = decision.expression, decision.symbols.values()
+        if len(symbols) < 2 or not isinstance(condition, sympy.Ne):
+            continue
+        found = [next(filter(None, map(requested.at, s)), None) for s, _ in symbols]
+        dims = [dim for dim in found if dim is not None and dim.axis is not None]
+        examples = [example for _, example in symbols if example is not None]
+        if len(dims) < len(symbols) or len(examples) < len(symbols):
+            continue
+        smallest = max(1, *(dim.limits[0] for dim in dims))
+        largest = min(8 * max(examples), *(dim.limits[1] for dim in dims))
+        size = _find_zero(condition.lhs - condition.rhs, smallest, int(largest))
+        if size is not None:
+            yield dict.fromkeys(dims, size), _describe(decision, place)
+
+
+def find_tied(
+    requested: DynamicShapes, decisions: Sequence[Decision]
+) -> Iterator[tuple[list[RequestedDim], Location]]:
+    """Yields dimensions of which a line finds an equation to hold, as ``if h == w:`` does.
+
+    Or ``if h * w == 64:``. Few sizes take the branch, and later decisions may limit all of them;
+    for ``h == w`` torch even puts one symbol in the place of the other.
+    """
+    import sympy
+
+    for decision, place in find_choices(decisions):
+        if len(decision.symbols) > 1 and isinstance(decision.expression, sympy.Eq):
+            sources = decision.symbols.values()
+            found = [next(filter(None, map(requested.at, held)), None) for held, _ in sources]
+            dims = [dim for dim in found if dim is not None]
+            if len(dims) == len(found):
+                yield dims, place
+
+
+def _find_zero(difference: Any, smallest: int, largest: int) -> int | None:
+    """The least size at which a growing or falling difference is zero; None if there is none."""
+    import sympy
+
+    def value(size: int) -> Any:
+        return difference.xreplace(dict.fromkeys(difference.free_symbols, sympy.Integer(size)))
+
+    if smallest >= largest or not value(smallest).is_number or value(smallest) == value(largest):
+        return None
+    sign = -1 if value(smallest) > value(largest) else 1
+    sizes = range(smallest, largest)
+    size = smallest + bisect.bisect_left(sizes, True, key=lambda n: bool(sign * value(n) >= 0))
+    return size if value(size) == 0 else None
 
 
 class RareBranch(NamedTuple):

@@ -22,7 +22,7 @@ from onnx_aot.capture.sizes.example_check import (
 from onnx_aot.capture.sizes.guards import Decision, Location
 from onnx_aot.capture.sizes.joined_captures import Part, join_captures
 from onnx_aot.capture.sizes.other_examples import Root, find_root, resize_inputs
-from onnx_aot.capture.sizes.size_branches import find_choices
+from onnx_aot.capture.sizes.size_branches import find_choices, find_tied
 from onnx_aot.capture.sizes.specialization import Finding
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.torch_compat import (
@@ -59,17 +59,26 @@ class Case:
         inputs: The inputs that it was made with.
         choices: Its decisions at the lines that branch, one per condition.
         dims: The dimensions of the symbols in them, by name.
+        limits: Its decisions about these dimensions that the model makes only to refuse sizes.
     """
 
     program: Program
     inputs: Inputs
     choices: tuple[Decision, ...]
     dims: dict[str, RequestedDim]
+    limits: tuple[Decision, ...] = ()
 
     def takes(self, sizes: Sizes) -> bool:
         """True if the capture is for these sizes."""
+        return self._fulfil(sizes, self.choices)
+
+    def is_refused(self, sizes: Sizes) -> bool:
+        """True if the model refuses these sizes."""
+        return not self._fulfil(sizes, self.limits)
+
+    def _fulfil(self, sizes: Sizes, decisions: Sequence[Decision]) -> bool:
         values = {name: sizes[find_root(dim)] for name, dim in self.dims.items()}
-        return all(decision.holds(values) is not False for decision in self.choices)
+        return all(decision.holds(values) is not False for decision in decisions)
 
     @property
     def text(self) -> str:
@@ -109,6 +118,8 @@ def make_cases(
 ) -> list[Case] | None:
     """Makes cases of captures; those that limit sizes for other reasons than a branch are left out.
 
+    A branch on an equation of several sizes may limit all of them, if it implies the limits.
+
     Args:
         captures: Each with its inputs, its decisions, and what it limits.
         requested: The request.
@@ -119,9 +130,13 @@ def make_cases(
     """
     branches = [finding for c in captures for finding in c[3] if finding.takes is not None]
     lines = {_place(line) for finding in branches for line in finding.lines}
-    usable = [c for c in captures if all(finding.takes is not None for finding in c[3])]
+    for _, _, decisions, _ in captures:
+        lines |= {_place(line) for _, line in find_tied(requested, decisions)}
     cases = []
-    for program, inputs, decisions, _ in usable:
+    for program, inputs, decisions, found in captures:
+        tied = {dim for dims, _ in find_tied(requested, decisions) for dim in dims}
+        if any(finding.takes is None and finding.dim not in tied for finding in found):
+            continue
         chosen: dict[object, Decision] = {}
         for decision, place in find_choices(decisions):
             if _place(place) in lines:
@@ -135,9 +150,21 @@ def make_cases(
                 if dim is None or dim.derived or dim.may_be_static:
                     return None
                 dims[symbol] = dim
-        if chosen:
-            cases.append(Case(program, inputs, tuple(chosen.values()), dims))
+        known = [d for d in decisions if d.kind == "guard" and d.symbols.keys() <= dims.keys()]
+        limits = tuple(d for d in known if d.validates)
+        case = Case(program, inputs, tuple(chosen.values()), dims, limits)
+        if chosen and (not tied or _implies(case, known, requested)):
+            cases.append(case)
     return cases
+
+
+def _implies(case: Case, decisions: Sequence[Decision], requested: DynamicShapes) -> bool:
+    """True if what a capture takes to be equal is so for all sizes that it is for."""
+    import sympy
+
+    equations = tuple(d for d in decisions if isinstance(d.expression, sympy.Eq))
+    implied = dataclasses.replace(case, choices=equations)
+    return all(map(implied.takes, filter(case.takes, _list_samples([case], requested))))
 
 
 def _place(line: Location) -> tuple[str, int]:
@@ -160,22 +187,27 @@ def _list_uncovered(cases: Sequence[Case], requested: DynamicShapes) -> Iterator
 def _list_samples(
     cases: Sequence[Case], requested: DynamicShapes, smallest: int = 2
 ) -> Iterator[Sizes]:
-    """Yields sizes of the dimensions that cases branch on, beginning at the example's."""
+    """Yields sizes of the dimensions that cases branch on, beginning at the example's.
+
+    Those that the model refuses are left out.
+    """
     dims = {find_root(dim): dim for case in cases for dim in case.dims.values()}
-    examples = {root: size_in_example(dim, requested) for root, dim in dims.items()}
-    lists = [
-        list(_list_sizes(dim, examples[root], smallest, len(dims))) for root, dim in dims.items()
-    ]
-    for sizes in itertools.product(*lists):
-        yield dict(zip(dims, sizes, strict=True))
+    lists = [list(_list_sizes(dim, requested, smallest, len(dims))) for dim in dims.values()]
+    for values in itertools.product(*lists):
+        sizes = dict(zip(dims, values, strict=True))
+        if not any(case.is_refused(sizes) for case in cases):
+            yield sizes
 
 
-def _list_sizes(dim: RequestedDim, example: int, smallest: int, count: int) -> Iterator[int]:
-    smallest, largest = max(dim.limits[0], smallest), dim.limits[1]
+def _list_sizes(
+    dim: RequestedDim, requested: DynamicShapes, smallest: int, count: int
+) -> Iterator[int]:
+    """Yields sizes of a dimension, beginning at the example's; fewer if there are several."""
+    example = size_in_example(dim, requested)
     near = NEAR if count == 1 else NEAR // 2
-    around = range(max(smallest, example - near), example + near)
-    first = range(smallest, 4)
+    around, first = range(max(smallest, example - near), example + near), range(smallest, 4)
     far = FAR if count == 1 else FAR[-1:]
+    smallest, largest = max(dim.limits[0], smallest), dim.limits[1]
     for size in dict.fromkeys((example, *reversed(around), *first, *far)):
         if smallest <= size <= largest:
             yield size

@@ -1,4 +1,4 @@
-"""Upsampling and downsampling of images: nearest, linear, cubic, with antialiasing.
+"""Upsampling and downsampling of images: nearest, linear, cubic, Lanczos, with antialiasing.
 
 One ONNX Resize where it places the pixels as torch does; otherwise one axis after the other, by
 indices of the nearest pixels or by a matrix of pixel weights.
@@ -25,6 +25,7 @@ from onnx_aot.ops.nn.resize_weights import (
 )
 from onnx_aot.ops.registry import LIMITS, register
 from onnx_aot.torch_compat import OpOverload, aten, overload_name, schema_of
+from onnx_aot.torch_ops.resizing import INTERPOLATE
 
 __all__: list[str] = []
 
@@ -43,14 +44,15 @@ class Axis:
         before: Its size; None if it is dynamic.
         after: Its size after resizing; None if it is dynamic.
         wanted: Size that the caller gave; None if it follows from the factor.
-        factor: Factor that the caller gave; torch places pixels by it rather than by the sizes.
+        factor: Factor that the caller gave, or that the graph computes; torch places pixels by it
+            rather than by the sizes.
     """
 
     axis: int
     before: int | None
     after: int | None
     wanted: Size | None
-    factor: float | None
+    factor: Factor
 
     def sizes(self, op: Builder, input: Value) -> tuple[Size, Size]:
         """Returns its size before and after resizing."""
@@ -61,11 +63,14 @@ class Axis:
             return before, self.wanted
         if self.factor == 1.0:
             return before, before
+        assert isinstance(self.factor, (int, float))
         wide = op.Mul(op.cast(before, ir.DataType.DOUBLE), self.factor)
         return before, op.cast(wide, ir.DataType.INT64)
 
     def is_exact(self) -> bool:
         """True if the sizes alone determine the factor."""
+        if isinstance(self.factor, Value):
+            return False
         if self.factor is None or float(self.factor).is_integer():
             return True
         if self.before is not None and self.after is not None:
@@ -74,6 +79,8 @@ class Axis:
 
     def scale(self) -> float | None:
         """Factor for ONNX, which multiplies sizes by it in float32; None if that may round."""
+        if isinstance(self.factor, Value):
+            return None
         if self.before is not None and self.after is not None:
             found = self.after / self.before if self.before else 0.0
             return found if self.factor in (None, found) and _is_exact_in_float32(found) else None
@@ -93,16 +100,21 @@ class Axis:
             ignored_at: Torch ignores the factor if the size becomes that many times as large.
         """
         factor: Factor = self.factor
-        for times in ignored_at:
-            if self.factor is None or not times < self.factor < times + KEEPS_SIZE - 1:
-                continue
+        for times in filter(self._may_be_ignored, ignored_at):
             before, after = self.sizes(op, input)
             if isinstance(before, int) and isinstance(after, int):
-                return times if after == times * before else factor
+                if after == times * before:
+                    return times
+                continue
             number = op.constant(float(times), ir.DataType.DOUBLE)
             is_ignored = op.Equal(op.Mul(before, times), after)
             factor = op.Where(is_ignored, number, op.cast(factor, ir.DataType.DOUBLE))
         return factor
+
+    def _may_be_ignored(self, times: int) -> bool:
+        if isinstance(self.factor, Value):
+            return True
+        return self.factor is not None and times < self.factor < times + KEEPS_SIZE - 1
 
     def repeat_count(self) -> int | None:
         """Number of times nearest mode repeats each pixel; None if it is uneven."""
@@ -124,7 +136,7 @@ def _odd_part(number: int) -> int:
 
 
 def _make_axes(
-    op: Builder, input: Value, wanted: Sequence[Size] | None, factors: Sequence[float | None]
+    op: Builder, input: Value, wanted: Sequence[Size] | None, factors: Sequence[Factor]
 ) -> list[Axis]:
     assert input.shape is not None
     spatial = op.rank(input) - 2
@@ -188,6 +200,27 @@ _register(aten._upsample_bilinear2d_aa.default, "linear antialias")
 _register(aten._upsample_bilinear2d_aa.vec, "linear antialias")
 _register(aten._upsample_bicubic2d_aa.default, "cubic antialias")
 _register(aten._upsample_bicubic2d_aa.vec, "cubic antialias")
+_register(aten._upsample_lanczos2d_aa.default, "lanczos antialias")
+_register(aten._upsample_lanczos2d_aa.vec, "lanczos antialias")
+
+_KINDS = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+
+
+@register(INTERPOLATE)
+def interpolate(
+    op: Builder,
+    input: Value,
+    factors: Value,
+    size: Sequence[Size],
+    mode: str,
+    align_corners: bool,
+    antialias: bool,
+) -> Value:
+    """Resizes by factors that the graph computes."""
+    axes = _make_axes(op, input, size, [op.Gather(factors, i) for i in range(len(size))])
+    kind = _KINDS.get(mode, mode) + " antialias" * antialias
+    return _resize(op, input, axes, kind, align_corners)
+
 
 for _target in (
     aten.upsample_bilinear2d.default,
@@ -198,6 +231,8 @@ for _target in (
     aten._upsample_bilinear2d_aa.vec,
     aten._upsample_bicubic2d_aa.default,
     aten._upsample_bicubic2d_aa.vec,
+    aten._upsample_lanczos2d_aa.default,
+    aten._upsample_lanczos2d_aa.vec,
 ):
     LIMITS[_target] = "uint8 numbers may be off by one where the sizes are dynamic"
 

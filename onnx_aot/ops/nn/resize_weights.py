@@ -6,6 +6,7 @@ graph computes.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import onnx_ir as ir
@@ -34,6 +35,7 @@ class _TorchOperators:
     GreaterOrEqual = staticmethod(lambda a, b: a >= b)
     Less = staticmethod(lambda a, b: a < b)
     Mul = staticmethod(lambda a, b: a * b)
+    Sin = staticmethod(torch.sin)
     Sub = staticmethod(lambda a, b: a - b)
     Where = staticmethod(torch.where)
 
@@ -148,21 +150,35 @@ def weights_of_window(
     else:
         step = _make_step(do, size, wanted, factor, DOUBLE)
     width = do.Max(step, 1.0)
-    reach = do.Mul(width, 1.0 if kind == "linear" else 2.0)
+    reach = do.Mul(width, _REACH[kind])
     centre = do.Mul(do.Add(row, 0.5), step)
     first = do.Floor(do.Max(do.Add(do.Sub(centre, reach), 0.5), 0.0))
     last = do.Floor(do.Min(do.Add(do.Add(centre, reach), 0.5), size))
     distance = do.Abs(do.Div(do.Add(do.Sub(column, centre), 0.5), width))
     if kind == "linear":
         filtered = do.Max(do.Sub(1.0, distance), 0.0)
-    else:
+    elif kind == "cubic":
         filtered = _evaluate_cubic_kernel(do, distance, -0.5)
+    else:
+        filtered = _evaluate_lanczos_kernel(do, distance)
     inside = do.And(do.GreaterOrEqual(column, first), do.Less(column, last))
     weights = do.Where(inside, filtered, 0.0)
     if do is _TorchOperators:
         return op.constant(weights / weights.sum(0), dtype)
     total = op.reduce("ReduceSum", weights, [0], True)
     return op.cast(op.Div(weights, total), dtype)
+
+
+_REACH = {"linear": 1.0, "cubic": 2.0, "lanczos": 3.0}
+"""Old pixels on each side of a new one that count, by kind of filter."""
+
+
+def _evaluate_lanczos_kernel(do: Any, x: Any) -> Any:
+    """``sinc(x) sinc(x / 3)`` of a distance, the window with three lobes; 0 from 3 on."""
+    angle = do.Mul(do.Where(do.Equal(x, 0.0), 1.0, x), math.pi)
+    waves = do.Mul(do.Sin(angle), do.Sin(do.Div(angle, 3.0)))
+    value = do.Div(do.Mul(waves, 3.0), do.Mul(angle, angle))
+    return do.Where(do.Equal(x, 0.0), 1.0, do.Where(do.Less(x, 3.0), value, 0.0))
 
 
 def _evaluate_cubic_kernel(do: Any, x: Any, a: float) -> Any:

@@ -32,6 +32,7 @@ VEC = {
 ANTIALIASED = {
     "bilinear": aten._upsample_bilinear2d_aa.vec,
     "bicubic": aten._upsample_bicubic2d_aa.vec,
+    "lanczos": aten._upsample_lanczos2d_aa.vec,
 }
 
 
@@ -141,6 +142,7 @@ DEFAULTS = [
         (aten.upsample_bicubic2d.default, (floats("n", 2, 7, 6), [5, 9], False, 0.75, 1.6)),
         (aten._upsample_bilinear2d_aa.default, (floats("n", 2, 7, 6), [5, 9], False)),
         (aten._upsample_bicubic2d_aa.default, (floats("n", 2, 7, 6), [5, 3], False)),
+        (aten._upsample_lanczos2d_aa.default, (floats("n", 2, 7, 6), [5, 3], False, 0.75, 0.5)),
     )
 ]
 

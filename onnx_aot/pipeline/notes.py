@@ -217,7 +217,8 @@ def describe_dimensions(
                 "OA204",
             )
         )
-    squeezed = dynamic_squeezes(program, dimension_names(program, requested))
+    names = dimension_names(program, requested)
+    squeezed = dynamic_squeezes(program, names, requested, decisions)
     if squeezed:
         notes.append(
             Note(

@@ -195,8 +195,16 @@ class TensorCopies:
                 elements = self._memory[key] = private("torch:_lazy_clone")(tensor)
             else:
                 place = tensor.size(), tensor.stride(), tensor.storage_offset()
-                elements = torch.as_strided(self._memory[key], *place)
+                elements = torch.as_strided(self._read_as(key, tensor.dtype), *place)
         return FakeTensor(tensor.fake_mode, elements, tensor.fake_device)
+
+    def _read_as(self, key: int, dtype: torch.dtype) -> torch.Tensor:
+        """The copy of a memory in another type, as ``x.real`` and ``x.view(dtype)`` read it."""
+        memory = self._memory[key]
+        if memory.dtype == dtype:
+            return memory
+        same = torch.empty(0, dtype=dtype, device=memory.device)
+        return same.set_(memory.untyped_storage())
 
     def copy_result(self, tensor: FakeTensor) -> FakeTensor:
         """Makes a copy that requires a gradient if the original does, and is no leaf then."""

@@ -19,6 +19,7 @@ from onnx_aot.capture.patches.symbolic_indices import (
 )
 from onnx_aot.capture.patches.tensor_subclasses import is_of_subclass
 from onnx_aot.capture.patches.whole_pooling import WHOLE_POOLING
+from onnx_aot.capture.sizes.guards import answer_for_user
 from onnx_aot.torch_compat import Patch, Settings
 
 __all__ = ["FUNCTIONS"]
@@ -134,6 +135,14 @@ def _all_close(
     return torch.isclose(self, other, rtol, atol, equal_nan).all().item()
 
 
+def _cross(input: torch.Tensor, other: torch.Tensor, dim: int | None = None) -> torch.Tensor:
+    """Chooses the first dimension of size 3 for the user's line: with 3 rows it is another one."""
+    if dim is None:
+        threes = (d for d, size in enumerate(input.shape) if answer_for_user(size == 3))
+        dim = next(threes, None)
+    return torch.cross(input, other, dim=dim)
+
+
 def _narrow(self: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
     """Reads a start or length that is a tensor in the graph; torch reads a start in its kernel."""
     start, length = (
@@ -189,6 +198,8 @@ REDIRECTED: dict[Any, Callable[..., Any]] = {
     torch.Tensor.equal: _equal,
     torch.allclose: _all_close,
     torch.Tensor.allclose: _all_close,
+    torch.cross: _cross,
+    torch.Tensor.cross: _cross,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
     torch.Tensor.fill_diagonal_: _fill_diagonal,
@@ -248,6 +259,9 @@ def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[...,
         if (func in _INDEXED or func in TRANSFORMS) and args and is_of_subclass(args[0]):
             return func, args, kwargs  # its class decides by the function
         redirected = REDIRECTED.get(func)
+        if func is torch.tensor and not args:  # the original reads the data by position
+            args = (kwargs["data"],)
+            kwargs = {name: value for name, value in kwargs.items() if name != "data"}
         if settings.loops is not None and func in _INDEXED:
             args = (args[0], settings.loops.make_index(args[1]), *args[2:])
         if func in _INDEXED:
@@ -276,7 +290,7 @@ FUNCTIONS: tuple[Patch, ...] = (
         "torch.equal, torch.allclose, torch.narrow from a start in a tensor, and torch.where of a "
         "uint8 mask are refused; fill_diagonal_, new_tensor, x[n - 1] = value, x[n - 1, rows] and "
         "x[:, [0, n - 1]] fix n, as do pooling over a whole dynamic dimension and interpolate by a "
-        "factor that is computed from sizes.",
+        "factor that is computed from sizes. torch.cross without dim is wrong for 3 rows.",
         parameters="self, func, args, kwargs",
     ),
     Patch(

@@ -129,6 +129,22 @@ def _max_pool1d(
     return aten.max_pool1d_with_indices.default(*arguments)[0]  # type: ignore[no-any-return]
 
 
+def _tensor_split(self: Tensor, sections: int, dim: int = 0) -> Any:
+    """Pieces whose sizes are right for every length.
+
+    Torch asks which of them have one element more, and keeps the example's answers.
+    """
+    if not isinstance(self.shape[dim], torch.SymInt) or not isinstance(sections, int):
+        return NotImplemented
+    sizes, stride, start = list(self.shape), self.stride(), self.storage_offset()
+    length, pieces = sizes[dim], []
+    for piece in range(sections):
+        sizes[dim] = (length + sections - 1 - piece) // sections
+        pieces.append(torch.as_strided(self, sizes, stride, start))
+        start = start + sizes[dim] * stride[dim]
+    return pieces
+
+
 def _fake_quantized(self: Tensor, *parameters: Any) -> Tensor:
     """Replaces a kernel without support for fake tensors, which refuses dynamic dimensions."""
     return torch.empty_like(self)
@@ -409,6 +425,7 @@ KERNELS: dict[Any, Any] = {
     aten.fake_quantize_per_tensor_affine.tensor_qparams: _fake_quantized,
     aten.fake_quantize_per_channel_affine.default: _fake_quantized,
     aten.max_pool1d.default: _max_pool1d,
+    aten.tensor_split.sections: _tensor_split,
     aten.lstm.data: _packed_lstm,
     aten.lstm.input: _lstm,
     aten.gru.data: _packed_gru_or_rnn,
@@ -439,6 +456,7 @@ _WITHOUT: dict[Any, str] = {
     _cdist: "torch.cdist limits the number of rows to 25, or to more than 25.",
     _fake_quantized: "Models with fake quantization are refused.",
     _max_pool1d: "max_pool1d fixes the length.",
+    _tensor_split: "torch.tensor_split of a dynamic dimension records sizes of the example's kind.",
     _lstm: "LSTM fixes the length, over which torch unrolls it.",
     _gru_or_rnn: "GRU and RNN fix the length, over which torch unrolls them.",
     _packed_lstm: "LSTM refuses packed sequences.",
@@ -446,7 +464,8 @@ _WITHOUT: dict[Any, str] = {
     _attention: "Attention with a mask of dynamic sizes is refused on a CUDA device.",
 }
 
-_INDIVISIBLE = (_geqrf, _histogram, _lstsq)  # torch does not expand these into other operators
+# torch does not expand the first three into other operators, and the last one into right ones.
+_INDIVISIBLE = (_geqrf, _histogram, _lstsq, _tensor_split)
 
 KERNEL_PATCHES = kernel_patches(
     {o: (kernel, _WITHOUT[kernel], kernel not in _INDIVISIBLE) for o, kernel in KERNELS.items()}

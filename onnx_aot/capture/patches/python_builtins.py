@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
-from onnx_aot.torch_compat import Entries, Patch, Place, Settings
+from onnx_aot.torch_compat import Entries, FakeTensor, Patch, Place, Settings
 
 __all__ = ["BUILTINS", "StandsFor", "find_uses"]
 
@@ -93,15 +93,20 @@ def _isinstance(value: Any, classes: Any) -> bool:
 
 
 class _Type(metaclass=StandsFor):
-    """``type``, which gives the type of the number in the place of a symbolic size."""
+    """``type``, which gives the type of what the model has in the place of a traced value."""
 
     builtin = builtins.type
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
         if not builtins.isinstance(cls, StandsFor):  # type.__new__(Meta, ...)
             return builtins.type.__new__(cls, *args, **kwargs)
-        like = _LIKE.get(builtins.type(args[0])) if len(args) == 1 else None
-        return builtins.type(*args, **kwargs) if like is None else builtins.type(like)
+        made = builtins.type(*args, **kwargs)
+        if len(args) > 1:
+            return made
+        if made is FakeTensor:
+            is_weight = builtins.isinstance(args[0], torch.nn.Parameter)
+            return torch.nn.Parameter if is_weight else torch.Tensor
+        return builtins.type(_LIKE[made]) if made in _LIKE else made
 
     def __class_getitem__(cls, item: Any) -> Any:
         return builtins.type[item]
@@ -118,7 +123,8 @@ _BUILTINS: dict[str, tuple[Callable[[Any, Settings], Any], str]] = {
     ),
     "type": (
         lambda original, settings: _Type,
-        "type(n) is int is false for a dynamic size n, and the export has the code for that.",
+        "type(n) is int is false for a dynamic size n, and type(x) is torch.Tensor for any tensor; "
+        "the export has the code for that.",
     ),
 }
 

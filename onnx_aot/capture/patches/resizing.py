@@ -34,8 +34,9 @@ def _interpolate(
     if mode in _NEAREST:
         is_valid = align_corners is None and not antialias
     else:
-        is_valid = mode in smooth and (antialias or mode != "lanczos")
-        is_valid = is_valid and not (antialias and input.dim() != 4)
+        is_valid = mode in smooth and not (antialias and input.dim() != 4)
+        if mode == "lanczos":
+            is_valid = is_valid and antialias and not align_corners
     if (
         not any(isinstance(factor, _SYMBOLIC) for factor in factors)
         or size is not None

@@ -21,10 +21,13 @@ Tensor = torch.Tensor
 def make_tensors(index: Any, device: torch.device) -> Any:
     """Makes tensors of lists in an index that have symbolic integers, as in ``x[:, [0, n - 1]]``.
 
-    Torch makes tensors of them too, which reads the integers as numbers.
+    Torch makes tensors of them too, which reads the integers as numbers. Masks of uint8 become
+    those of bool.
     """
     if isinstance(index, tuple):
         return tuple(make_tensors(item, device) for item in index)
+    if isinstance(index, Tensor) and index.dtype is torch.uint8:
+        return index.bool()  # a mask; torch's shape functions refuse it
     if not isinstance(index, list) or not any(isinstance(item, torch.SymInt) for item in index):
         return index
     if not all(isinstance(item, (int, torch.SymInt)) for item in index):

@@ -26,6 +26,7 @@ __all__ = [
     "Decision",
     "DecisionLog",
     "Location",
+    "answer_for_user",
     "as_places",
     "find_conversions",
     "find_user_frame",
@@ -301,6 +302,11 @@ def _asks_directly(frame: FrameType | None, users: FrameType | None) -> bool:
     return frame is not None
 
 
+def answer_for_user(condition: Any) -> bool:
+    """Answers a question of torch's code, which counts as a choice of the user's line."""
+    return bool(condition)
+
+
 def _asks_for_truth(frame: FrameType | None, users: FrameType | None) -> bool:
     """True if the user's line itself asks for the truth of a condition; kernels ask otherwise.
 
@@ -308,6 +314,8 @@ def _asks_for_truth(frame: FrameType | None, users: FrameType | None) -> bool:
     """
     called, by_dynamo = None, False
     while frame is not None and frame is not users:
+        if frame.f_code is answer_for_user.__code__:
+            return True
         by_dynamo = by_dynamo or torch_compat.asks_in_dynamo(frame.f_code)
         called, frame = frame, frame.f_back
     if frame is None:

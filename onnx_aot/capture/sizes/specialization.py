@@ -380,6 +380,10 @@ _FIXES = (
     ),
     (re.compile(r"\b(split|chunk)\w*\("), _PIECES),
     (
+        re.compile(r"\bcross\("),
+        "give torch.cross the dimension, as in dim=-1; without it, the first one of size 3 counts",
+    ),
+    (
         re.compile(r"\brange\(|\bfor\b.*\bin\b"),
         UNROLLED,
     ),

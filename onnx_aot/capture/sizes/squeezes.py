@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from onnx_aot.capture.sizes.captured_dimensions import sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
-from onnx_aot.capture.sizes.guards import Location
+from onnx_aot.capture.sizes.guards import Decision, Location
+from onnx_aot.capture.sizes.size_branches import find_small_branches
 from onnx_aot.metadata.provenance import location
 from onnx_aot.torch_compat import aten, example_size, symbolic_expression
 
@@ -44,7 +45,12 @@ OVERLOADS = {
 COVARIANCES = {aten.cov.default, aten.corrcoef.default}
 
 
-def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, str]) -> list[str]:
+def dynamic_squeezes(
+    program: torch.export.ExportedProgram,
+    names: Mapping[str, str],
+    requested: DynamicShapes,
+    decisions: Sequence[Decision] = (),
+) -> list[str]:
     """Describes the squeezed dimensions that may or may not be 1 at run time, with their lines.
 
     The values of an ONNX model have fixed ranks. The capture assumes that a dynamic dimension is
@@ -53,10 +59,15 @@ def dynamic_squeezes(program: torch.export.ExportedProgram, names: Mapping[str, 
     Args:
         program: The captured program.
         names: Names of its symbols.
+        requested: The request.
+        decisions: The decisions of the capture. After ``if n > 1:``, the capture takes ``n`` to be
+            above 1, and the model runs with 1 all the same.
     """
+    small = {branch.dim for branch in find_small_branches(requested, decisions, "")}
+    symbols = {str(size) for dim, size in sizes_of(program, requested) if dim in small}
     found: dict[str, None] = {}
     for node in program.graph.nodes:
-        sizes = _axes_that_may_be_one(node)
+        sizes = _axes_that_may_be_one(node, symbols)
         if sizes:
             shown = ", ".join(f"axis {axis} ({_rename_sizes(size, names)})" for axis, size in sizes)
             where = location(node)
@@ -129,13 +140,21 @@ def may_change_rank(node: torch.fx.Node) -> bool:
     return bool(_axes_that_may_be_one(node))
 
 
-def _axes_that_may_be_one(node: torch.fx.Node) -> list[tuple[int, torch.SymInt]]:
-    """Axes that a call squeezes if their size is 1 at run time, with the sizes."""
+def _axes_that_may_be_one(
+    node: torch.fx.Node, small: Collection[str] = ()
+) -> list[tuple[int, torch.SymInt]]:
+    """Axes that a call squeezes if their size is 1 at run time, with the sizes.
+
+    Args:
+        node: The call.
+        small: Symbols that may be 1 although the capture takes them to be larger.
+    """
     if node.target not in OVERLOADS | COVARIANCES:
         return []
     squeezed: Any = node.args[0]
     shape = squeezed.meta["val"].shape
-    return [(axis, shape[axis]) for axis in _axes(node, len(shape)) if _may_be_one(shape[axis])]
+    axes = _axes(node, len(shape))
+    return [(axis, shape[axis]) for axis in axes if _may_be_one(shape[axis], small)]
 
 
 def _axes(node: torch.fx.Node, rank: int) -> list[int]:
@@ -149,10 +168,14 @@ def _axes(node: torch.fx.Node, rank: int) -> list[int]:
     return [int(axis) % rank for axis in (given if isinstance(given, Sequence) else [given])]
 
 
-def _may_be_one(size: int | torch.SymInt) -> bool:
-    return isinstance(size, torch.SymInt) and not (
-        statically_known_true(size != 1) or statically_known_true(size == 1)
-    )
+def _may_be_one(size: int | torch.SymInt, small: Collection[str]) -> bool:
+    if not isinstance(size, torch.SymInt) or statically_known_true(size == 1):
+        return False
+    if not statically_known_true(size != 1):
+        return True
+    expression = symbolic_expression(size)
+    ones = {symbol: 1 for symbol in expression.free_symbols if str(symbol) in small}
+    return bool(ones) and bool(expression.xreplace(ones) == 1)
 
 
 def _symbols_of(size: int | torch.SymInt) -> set[object]:

@@ -50,9 +50,11 @@ class _TorchOperators:
         return torch.minimum(torch.as_tensor(a), torch.as_tensor(b, dtype=torch.as_tensor(a).dtype))
 
 
-def _make_operands(op: Builder, before: Size, after: Size, dtype: ir.DataType) -> tuple[Any, ...]:
+def _make_operands(
+    op: Builder, before: Size, after: Size, factor: Factor, dtype: ir.DataType
+) -> tuple[Any, ...]:
     """Operators, both sizes, the old positions as a column and the new ones as a row."""
-    if isinstance(before, int) and isinstance(after, int):
+    if isinstance(before, int) and isinstance(after, int) and not isinstance(factor, Value):
         kind = torch.float32 if dtype == FLOAT else torch.float64
         sizes = (torch.tensor(before, dtype=kind), torch.tensor(after, dtype=kind))
         ranges = (torch.arange(before, dtype=kind)[:, None], torch.arange(after, dtype=kind))
@@ -81,7 +83,7 @@ def index_of_nearest(op: Builder, before: Size, after: Size, factor: Factor, exa
     is_same = isinstance(before, int) and before == after
     if factor is None and (is_same or before is after):
         return op.Range(0, after, 1)
-    do, size, wanted, _, row = _make_operands(op, before, after, FLOAT)
+    do, size, wanted, _, row = _make_operands(op, before, after, factor, FLOAT)
     if exact:
         row = do.Add(row, 0.5)
     place = do.Floor(do.Mul(row, _make_step(do, size, wanted, factor, FLOAT)))
@@ -110,7 +112,7 @@ def weights_of_linear(
     dtype: ir.DataType,
 ) -> Value:
     """``[before, after]``: weights of two pixels around each position, or of four if cubic."""
-    do, size, wanted, column, row = _make_operands(op, before, after, DOUBLE)
+    do, size, wanted, column, row = _make_operands(op, before, after, factor, DOUBLE)
     source = _source_positions(do, size, wanted, row, factor, align_corners)
     end = do.Sub(size, 1.0)
     if kind == "linear":
@@ -143,7 +145,7 @@ def weights_of_window(
     Antialiasing as in Pillow: the filter is evaluated at the centres of the pixels in the window,
     and the weights are divided by their sum.
     """
-    do, size, wanted, column, row = _make_operands(op, before, after, DOUBLE)
+    do, size, wanted, column, row = _make_operands(op, before, after, factor, DOUBLE)
     if align_corners:
         step = do.Div(do.Sub(size, 1.0), do.Max(do.Sub(wanted, 1.0), 1.0))
         step = do.Where(do.Equal(wanted, 1.0), do.Sub(size, size), step)

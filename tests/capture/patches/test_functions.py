@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import onnx_aot
+from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
 from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
@@ -140,6 +141,58 @@ def test_a_mask_of_uint8(forward: Callable[[Tensor, Tensor], Tensor]) -> None:
     for count in (6, 1, 0):
         arguments = mask[:count], x[:count]
         torch.testing.assert_close(program(*arguments)[0], forward(*arguments))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda mask, x: x[mask] + x.shape[0],
+        lambda mask, x: torch.stack([x, 2 * x])[:, mask],
+    ],
+)
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_an_index_of_uint8(forward: Callable[[Tensor, Tensor], Tensor]) -> None:
+    x, mask = torch.arange(1.0, 7.0), torch.tensor([0, 1, 2, 0, 255, 1], dtype=torch.uint8)
+    program = onnx_aot.export(forward, (mask, x), dynamic_shapes=({0: "n"}, {0: "n"}))
+    for count in (6, 3, 1):
+        arguments = mask[:count], x[:count]
+        torch.testing.assert_close(program(*arguments)[0], forward(*arguments))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda x: x * x.new_tensor([x.shape[1] / 2, 1.5])[0],
+        lambda x: x + x.new_tensor([[x.shape[1], 2], [3, x.shape[0]]], dtype=torch.int32).sum(),
+        lambda x: x * x.new_tensor(x.shape[1]),
+        lambda x: x * torch.tensor(data=x.shape[1] / 2, dtype=x.dtype),
+        lambda x: x * torch.tensor(data=[0.5])[0] * x.shape[1],
+    ],
+)
+def test_tensors_of_sizes(forward: Callable[[Tensor], Tensor]) -> None:
+    program = onnx_aot.export(forward, (torch.rand(2, 6),), dynamic_shapes=({1: "n"},))
+    for count in (6, 5, 1):
+        x = torch.rand(2, count)
+        assert_close(program(x)[0], forward(x))
+
+
+@pytest.mark.filterwarnings("ignore:Using torch.cross without specifying the dim arg")
+def test_cross_without_a_dimension() -> None:
+    """It is along the first axis of size 3, which is another one for 3 rows."""
+
+    def forward(x: Tensor) -> Tensor:
+        return torch.cross(x, x.flip(1) + 1)
+
+    shapes = ({0: "n"},)
+    with pytest.warns(OnnxExporterWarning, match=r"branches on sizes.*torch\.cross"):
+        program = onnx_aot.export(forward, (torch.rand(4, 3),), dynamic_shapes=shapes)
+    for count in (1, 2, 4, 7):
+        x = torch.rand(count, 3)
+        assert_close(program(x)[0], forward(x))
+    with pytest.raises(DynamicShapeError, match=r"give torch\.cross the dimension"):
+        onnx_aot.export(forward, (torch.rand(3, 3),), dynamic_shapes=shapes)
+    x = torch.rand(3, 3)
+    assert_close(onnx_aot.export(forward, (x,))(x)[0], forward(x))
 
 
 def test_a_number_of_data_or_a_size_whichever_is_smaller() -> None:

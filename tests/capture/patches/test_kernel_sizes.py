@@ -128,6 +128,27 @@ def test_products_of_slices_hold_for_all_sizes(name: str, request_: str, batch: 
         assert_close(program(x)[0], compute(x))
 
 
+PIECES: dict[str, Callable[[Tensor], Tensor]] = {
+    "sums": lambda x: torch.stack([piece.sum(1) for piece in x.tensor_split(4, 1)], 1),
+    "joined": lambda x: x + torch.cat([p * i for i, p in enumerate(x.tensor_split(3, 1))], 1),
+    "written": lambda x: [y := x.clone(), *(p.mul_(2) for p in y.tensor_split(2, -1)[1:])][0],
+    "derivative": grad(
+        lambda x: sum(p.sin().sum() * i for i, p in enumerate(x.tensor_split(3, 1)))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+@pytest.mark.parametrize("length", [16, 12, 13])
+def test_pieces_that_differ_by_one_hold_for_all_sizes(name: str, length: int) -> None:
+    """All are of one size if the example's can be divided, and others at other sizes."""
+    compute = PIECES[name]
+    program = onnx_aot.export(compute, (torch.randn(2, length),), dynamic_shapes=({1: "n"},))
+    for other in (16, 13, 9, 6, 5, 2):
+        x = torch.randn(2, other)
+        assert_close(program(x)[0], compute(x))
+
+
 def test_what_torch_does_not_expand_is_refused() -> None:
     def solve(x: Tensor) -> Tensor:
         return grad(lambda y: torch.linalg.lstsq(y, torch.ones(3, 1))[0].sum())(x)

@@ -105,6 +105,27 @@ class ByType(nn.Module):
         return x * sum(scales)
 
 
+class Kinds(nn.Module):
+    """Branches on the classes of tensors, which are others while they are traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.table = nn.Parameter(torch.ones(3)), nn.Buffer(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = (x, x + 1, torch.zeros(3), self.weight, self.table, self.weight * 2)
+        kinds = [type(value) for value in given]
+        assert kinds == [Tensor, Tensor, Tensor, nn.Parameter, Tensor, Tensor]
+        return x * 2 if type(x) is torch.Tensor else x * 3
+
+
+@pytest.mark.parametrize("shapes", [None, ({0: "batch"},)], ids=["static", "dynamic"])
+def test_classes_of_tensors(shapes: Any) -> None:
+    x = torch.rand(2, 3)
+    program = onnx_aot.export(Kinds(), (x,), dynamic_shapes=shapes, strategies=("non-strict",))
+    assert_close(program(x)[0], Kinds()(x))
+
+
 @pytest.mark.parametrize("dimension", ["t", Dim.AUTO])
 def test_sizes_are_integers(dimension: Any) -> None:
     program = onnx_aot.export(ByType(), (torch.randn(2, 6),), dynamic_shapes=({1: dimension},))

@@ -59,6 +59,36 @@ def test_layers_are_copied(shapes):
         torch.testing.assert_close(program(other)[0], model(other))
 
 
+class Spectrum(torch.nn.Module):
+    """Reads the memory of a tensor as elements of other types."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        pairs = torch.view_as_complex(self.linear(x).unflatten(-1, (4, 2)))
+        turned = torch.complex(pairs.imag.relu(), pairs.real)
+        bits = x.view(torch.int32) & 0x7FFFFFFF
+        return (
+            torch.view_as_real(turned).flatten(-2)
+            + turned.real.repeat_interleave(2, -1)
+            + bits.view(torch.float32)
+        )
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+def test_types_that_share_memory_are_copied(shapes):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(Spectrum() for _ in range(5))).eval()
+    program = _assert_copied(
+        model, torch.randn(2, 5, 8), "Spectrum: 2 calls traced, 3 copied", dynamic_shapes=shapes
+    )
+    for size in ((2, 5, 8), (3, 7, 8)) if shapes else ((2, 5, 8),):
+        x = torch.randn(size)
+        torch.testing.assert_close(program(x)[0], model(x))
+
+
 def test_copies_compute_few_symbolic_sizes(monkeypatch):
     """Torch's symbolic products took most of the time of a copy."""
 

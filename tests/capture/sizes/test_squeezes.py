@@ -101,6 +101,29 @@ def test_a_dynamic_dimension_is_warned_of(function: Callable[..., Tensor], given
         torch.testing.assert_close(program(x := torch.rand(size, 3))[0], function(x))
 
 
+@pytest.mark.parametrize("given", ["n", Dim("n"), Dim.AUTO], ids=["name", "dim", "auto"])
+def test_a_choice_that_excludes_1_does_not_hide_the_squeeze(given: object) -> None:
+    """Both ways are equal at size 1, so that the choice itself is no reason to warn."""
+
+    def model(x: Tensor) -> Tensor:
+        doubled = x * 2 if x.shape[0] > 1 else x + x
+        return doubled.squeeze().softmax(0)
+
+    with pytest.warns(OnnxExporterWarning, match="squeeze removes dimensions of size 1"):
+        onnx_aot.export(model, (torch.rand(4, 3),), dynamic_shapes=({0: given},))
+
+
+def test_a_model_that_refuses_1_needs_no_warning() -> None:
+    def model(x: Tensor) -> Tensor:
+        if x.shape[0] < 2:
+            raise ValueError("two rows are needed")
+        return x.squeeze().softmax(0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OnnxExporterWarning)
+        onnx_aot.export(model, (torch.rand(4, 3),), dynamic_shapes=({0: "n"},))
+
+
 @pytest.mark.parametrize("function", [first, every, beside_a_reshape])
 def test_a_range_without_1_needs_no_warning(function: Callable[..., Tensor]) -> None:
     with warnings.catch_warnings():

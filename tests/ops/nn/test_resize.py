@@ -10,6 +10,8 @@ from torch.nn.functional import interpolate
 
 import onnx_aot
 from onnx_aot.torch_compat import aten
+from onnx_aot.torch_ops.resizing import INTERPOLATE
+from onnx_aot.torch_ops.resizing import interpolate as by_factors
 from tests.ops.rows import Row, T, check, floats, ints, parametrize
 from tests.tolerances import assert_close
 
@@ -71,6 +73,7 @@ ROWS = (
             (None, 0.4, False),
             (None, (1.3, 0.7), False),
         )
+        if not (align and mode == "lanczos")
     ]
     + [  # factors at which a size stays the same, or doubles
         resized(target, image, mode, None, factor)
@@ -92,6 +95,7 @@ ROWS = (
             target, floats("n", 2, 3, "w"), mode, (1, 5), None, antialias=True, align_corners=True
         )
         for mode, target in ANTIALIASED.items()
+        if mode != "lanczos"
     ]
     + [
         resized(
@@ -126,6 +130,25 @@ ROWS = (
     ]
 )
 
+# Factors that the graph computes; ``tests/capture/patches/test_resizing.py`` has them as models do.
+COMPUTED = [
+    Row(
+        INTERPOLATE,
+        (floats("n", 2, "h", "w"),),
+        call=lambda x, how=how: by_factors(
+            x, torch.tensor([2.0, 0.5]).double(), [2 * x.shape[2], x.shape[3] // 2], *how
+        ),
+        name=f"{how}",
+    )
+    for how in (
+        ("nearest", False, False),
+        ("nearest-exact", False, False),
+        ("bilinear", True, False),
+        ("bicubic", False, False),
+        ("lanczos", False, True),
+    )
+]
+
 # The overloads without lists, which are captured only if a program calls them directly.
 DEFAULTS = [
     Row(target, args, name=f"{args[1:]}")
@@ -147,7 +170,7 @@ DEFAULTS = [
 ]
 
 
-@parametrize([*ROWS, *DEFAULTS])
+@parametrize([*ROWS, *COMPUTED, *DEFAULTS])
 def test_row(row: Row) -> None:
     check(row)
 

@@ -194,17 +194,14 @@ class TensorCopies:
             if key not in self._memory:
                 elements = self._memory[key] = private("torch:_lazy_clone")(tensor)
             else:
-                place = tensor.size(), tensor.stride(), tensor.storage_offset()
-                elements = torch.as_strided(self._read_as(key, tensor.dtype), *place)
+                memory, start = self._memory[key], tensor.storage_offset()
+                place = tensor.size(), tensor.stride()
+                if memory.dtype == tensor.dtype:
+                    elements = torch.as_strided(memory, *place, start)
+                else:  # x.real, or x.view(dtype)
+                    elements = torch.empty(0, dtype=tensor.dtype, device=memory.device)
+                    elements.set_(memory.untyped_storage(), start, *place)
         return FakeTensor(tensor.fake_mode, elements, tensor.fake_device)
-
-    def _read_as(self, key: int, dtype: torch.dtype) -> torch.Tensor:
-        """The copy of a memory in another type, as ``x.real`` and ``x.view(dtype)`` read it."""
-        memory = self._memory[key]
-        if memory.dtype == dtype:
-            return memory
-        same = torch.empty(0, dtype=dtype, device=memory.device)
-        return same.set_(memory.untyped_storage())
 
     def copy_result(self, tensor: FakeTensor) -> FakeTensor:
         """Makes a copy that requires a gradient if the original does, and is no leaf then."""

@@ -24,7 +24,7 @@ from onnx_aot.ops.nn.resize_weights import (
     weights_of_window,
 )
 from onnx_aot.ops.registry import LIMITS, register
-from onnx_aot.torch_compat import OpOverload, aten, overload_name, schema_of
+from onnx_aot.torch_compat import Missing, OpOverload, aten, overload_name, schema_of
 from onnx_aot.torch_ops.resizing import INTERPOLATE
 
 __all__: list[str] = []
@@ -159,6 +159,8 @@ def _static_size(size: Any) -> int | None:
 
 def _register(target: OpOverload, mode: str) -> None:
     """Registers a mode; overloads have either a list of factors or one argument per factor."""
+    if isinstance(target, Missing):
+        return
     names = [argument.name for argument in schema_of(target).arguments]
 
     def translation(op: Builder, *values: Any) -> Value:

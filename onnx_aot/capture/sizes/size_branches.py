@@ -160,18 +160,21 @@ def find_tied(
 ) -> Iterator[tuple[list[RequestedDim], Location]]:
     """Yields dimensions of which a line finds an equation to hold, as ``if h == w:`` does.
 
-    Or ``if h * w == 64:``. Few sizes take the branch, and later decisions may limit all of them;
-    for ``h == w`` torch even puts one symbol in the place of the other.
+    Or ``if h * w == 64:``. Few sizes take the branch, unlike that of ``h * w % 8 == 0``, and later
+    decisions may limit all of them; for ``h == w`` torch even puts one symbol in the place of the
+    other.
     """
     import sympy
 
     for decision, place in find_choices(decisions):
-        if len(decision.symbols) > 1 and isinstance(decision.expression, sympy.Eq):
-            sources = decision.symbols.values()
-            found = [next(filter(None, map(requested.at, held)), None) for held, _ in sources]
-            dims = [dim for dim in found if dim is not None]
-            if len(dims) == len(found):
-                yield dims, place
+        if len(decision.symbols) < 2 or not isinstance(decision.expression, sympy.Eq):
+            continue
+        dims, multiples = [], {}
+        for factor, (symbol, (sources, example)) in enumerate(decision.symbols.items(), 2):
+            dims += list(filter(None, map(requested.at, sources)))[:1]
+            multiples[symbol] = factor * (example or 1)
+        if len(dims) == len(multiples) and decision.holds(multiples) is False:
+            yield dims, place
 
 
 def _find_zero(difference: Any, smallest: int, largest: int) -> int | None:

@@ -352,3 +352,14 @@ def test_products_of_which_no_size_is_special() -> None:
     program = export_picture(model, 6, 10, NAMES)  # type: ignore[arg-type]
     x = torch.randn(2, 3, 8, 8)
     assert_close(program(x)[0], model(x))
+
+
+def test_products_for_which_many_sizes_take_the_branch_are_captured_once() -> None:
+    def model(x: Tensor) -> Tensor:
+        return x + 1 if x.shape[2] * x.shape[3] % 4 == 0 else x * 2
+
+    with pytest.warns(OnnxExporterWarning, match=r"branches on sizes.*x\.shape\[3\] % 4 == 0"):
+        program = onnx_aot.export(model, (torch.randn(1, 3, 6, 10),), dynamic_shapes=(NAMES,))
+    x = torch.randn(2, 3, 8, 9)
+    assert_close(program(x)[0], model(x))
+    assert "the model was captured with others" not in str(program.report)

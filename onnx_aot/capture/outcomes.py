@@ -14,6 +14,7 @@ from onnx_aot.capture.sizes.example_check import (
     find_wrong_crossings,
     is_right_for_example,
     keep_decisions,
+    settle_small_choices,
 )
 from onnx_aot.capture.sizes.guards import find_conversions
 from onnx_aot.capture.sizes.other_examples import (
@@ -78,6 +79,9 @@ class Outcomes:
         if captured is not None:
             inputs = attempt.plan.inputs or self.model.inputs
             decisions = self._own_limits.settle(captured.decisions, inputs)
+            decisions = settle_small_choices(
+                captured.program, self.model.module, inputs, self.requested, decisions
+            )
             captured = dataclasses.replace(captured, decisions=decisions)
             attempt = dataclasses.replace(attempt, captured=captured)
         self.done.append(attempt)
@@ -400,6 +404,8 @@ class Outcomes:
             return ()
         if refused is None or self.undelivered:
             return tuple(map(str, self.undelivered))
-        if is_delivered(refused.error, self.requested, refused.decisions):
+        anyhow = self.best("any").captured if self.of("any") else None
+        decisions = refused.decisions if anyhow is None else anyhow.decisions
+        if is_delivered(refused.error, self.requested, decisions):
             return ()
         return (describe_torch(refused.error, self.requested, refused.decisions),)

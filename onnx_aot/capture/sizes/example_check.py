@@ -6,10 +6,11 @@ model's code tests for them.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +24,12 @@ from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDi
 from onnx_aot.capture.sizes.graph_runs import may_write_weights, run_graph
 from onnx_aot.capture.sizes.guards import Decision
 from onnx_aot.capture.sizes.other_examples import Root, find_root, resize_inputs
-from onnx_aot.capture.sizes.size_branches import find_crossings, find_small_branches, is_rare
+from onnx_aot.capture.sizes.size_branches import (
+    find_crossings,
+    find_small_branches,
+    find_small_sizes,
+    is_rare,
+)
 from onnx_aot.capture.tracing_state import running_as_in_export
 from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
@@ -45,6 +51,7 @@ __all__ = [
     "has_equal_results",
     "is_right_for_example",
     "keep_decisions",
+    "settle_small_choices",
     "size_in_example",
 ]
 
@@ -166,6 +173,47 @@ def describe_wrong_sizes(
             places = " and ".join(dim.size for dim in sizes)
             entries.append(f"{line}, for {places} of {next(iter(sizes.values()))}")
     return tuple(entries)
+
+
+def settle_small_choices(
+    program: torch.export.ExportedProgram,
+    module: torch.nn.Module,
+    inputs: Inputs,
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+) -> tuple[Decision, ...]:
+    """Returns the decisions; those that exclude only size 0 or 1 without effect choose nothing.
+
+    ``if n == 1:`` is mostly a shortcut with the same result. A ``Dim`` that promises 1 is refused
+    otherwise.
+    """
+    settled = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
+        for decision in decisions:
+            excluded = list(_find_excluded(requested, decision))
+            samples = (
+                resize_inputs(inputs, requested, _sizes_together(program, requested, dim, size))
+                for dim, size in excluded
+            )
+            same = excluded and all(has_equal_results(program, module, s) is True for s in samples)
+            settled.append(
+                dataclasses.replace(decision, direct=False, chooses=False) if same else decision
+            )
+    return tuple(settled)
+
+
+def _find_excluded(
+    requested: DynamicShapes, decision: Decision
+) -> Iterator[tuple[RequestedDim, int]]:
+    """Yields the promised sizes 0 and 1 that a choice ``n != 1`` of the user's line excludes."""
+    import sympy
+
+    if not isinstance(decision.expression, sympy.Ne) or not decision.chooses:
+        return
+    for dim, size in find_small_sizes(requested, decision):
+        if hasattr(dim.given, "__name__") and not dim.derived:
+            yield dim, size
 
 
 def find_wrong_crossings(

@@ -31,6 +31,7 @@ __all__ = [
     "find_crossings",
     "find_rare_branches",
     "find_small_branches",
+    "find_small_sizes",
     "find_tied",
     "is_rare",
     "raises_error",
@@ -118,15 +119,21 @@ def find_small_branches(
     as in ``describe_branches``.
     """
     for decision, place in find_choices(decisions):
-        for dim, _, takes in _find_dimensions(decision, requested):
-            if _names_dimension(dim, said):
-                continue
-            if not all(map(takes, _select_samples(*dim.limits))):
-                continue
+        for dim, size in find_small_sizes(requested, decision):
+            if not _names_dimension(dim, said):
+                line = _describe(decision, place)
+                yield SmallBranch(dim, size, line, decision.kind == "pieces")
+
+
+def find_small_sizes(
+    requested: DynamicShapes, decision: Decision
+) -> Iterator[tuple[RequestedDim, int]]:
+    """Yields 1 and 0, as far as they are requested, if a decision holds for all sizes but these."""
+    for dim, _, takes in _find_dimensions(decision, requested):
+        if all(map(takes, _select_samples(*dim.limits))):
             for size in (1, 0):
                 if dim.limits[0] <= size <= dim.limits[1] and not takes(size):
-                    line = _describe(decision, place)
-                    yield SmallBranch(dim, size, line, decision.kind == "pieces")
+                    yield dim, size
 
 
 def find_crossings(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import onnx_aot
-from onnx_aot.errors import OnnxExporterWarning
+from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
+from tests.tolerances import assert_close
 
 
 class Copies(TorchDispatchMode):
@@ -83,3 +88,40 @@ def test_a_branch_without_which_the_capture_fails_is_warned_of() -> None:
     given = torch.arange(4), torch.ones(5, dtype=torch.int64)
     with pytest.warns(OnnxExporterWarning, match=r"if ids.numel\(\) > 0 .*, for size 0"):
         onnx_aot.export(continue_numbers, given, dynamic_shapes=({0: "t"}, {0: "d"}))
+
+
+def shortcut(x: Tensor) -> Tensor:
+    """Needs no sum of one row, as ``opt_einsum`` does."""
+    if x.shape[0] == 1:
+        return x.squeeze(0)
+    return x.sum(0)
+
+
+def shortcut_by_name(x: Tensor) -> Tensor:
+    rows, columns = x.shape
+    for size in (rows, columns):
+        if size == 1:
+            x = x * 1.0
+    return x * 2
+
+
+@pytest.mark.parametrize("model", [shortcut, shortcut_by_name])
+@pytest.mark.parametrize("example", [3, 1])
+def test_a_shortcut_for_one_element_needs_no_other_dim(
+    model: Callable[[Tensor], Tensor], example: int
+) -> None:
+    shapes = ({0: Dim("rows", min=1), 1: Dim("columns", min=1)},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OnnxExporterWarning)
+        program = onnx_aot.export(model, (torch.rand(example, 4),), dynamic_shapes=shapes)
+    for size in ((1, 4), (3, 1), (5, 6), (1, 1)):
+        x = torch.rand(size)
+        assert_close(program(x)[0], model(x))
+
+
+def test_a_branch_for_one_element_is_refused_for_a_dim_that_promises_it() -> None:
+    def model(x: Tensor) -> Tensor:
+        return x * 3 if x.shape[0] == 1 else x * 2
+
+    with pytest.raises(DynamicShapeError, match=r"Dim\('rows', min=2\)"):
+        onnx_aot.export(model, (torch.rand(3, 4),), dynamic_shapes=({0: Dim("rows", min=1)},))

@@ -118,6 +118,15 @@ def test_models_are_refused(name: str) -> None:
         exported(example)
 
 
+@shows("kernel of aten.tensor_split.sections")
+def test_pieces_have_the_sizes_of_the_example() -> None:
+    """Four rows are one per piece; of seven, the first piece has two."""
+    example = Example(function(lambda x: x * x.tensor_split(4)[0].shape[0]), rows)
+    assert not differs(example, exported(example))
+    with absent("kernel of aten.tensor_split.sections"):
+        assert differs(example, exported(example))
+
+
 ASKED: dict[str, Callable[[Tensor], Tensor]] = {
     "isinstance": lambda x: x * (2 if isinstance(x.shape[0], int) else 1),
     "type": lambda x: x * (2 if type(x.shape[0]).__name__ == "int" else 1),

@@ -162,7 +162,7 @@ def test_a_failure_that_stays_is_a_bug_of_this_package(monkeypatch: pytest.Monke
 def test_a_failure_of_torch_is_shown_to_be_one() -> None:
     class Particular(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if type(x) is not torch.Tensor:
+            if x.__class__ is not torch.Tensor:
                 raise RuntimeError("I take tensors, and nothing else")
             return x
 

@@ -116,7 +116,8 @@ class Captured:
         validations: Branches that only validate data, and were not taken.
         above_zero: Whether it may be wrong for empty tensors.
         off: Sentences about what this package could not change in torch.
-        small_branches: Lines that branch for sizes 0 and 1, which the program is wrong for.
+        small_branches: Lines that branch for sizes 0 and 1, or for one size of several dimensions,
+            which the program is wrong for.
         resized: Dimensions that had another size than in the example, with both sizes.
         joined: Lines that branch on sizes, if captures for different sizes were joined.
         reused: What became of the calls of layers that repeat.

@@ -10,6 +10,7 @@ from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.sizes.data_equalities import find_repeated
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.example_check import (
+    Crossing,
     find_smallest,
     find_wrong_crossings,
     is_right_for_example,
@@ -69,6 +70,7 @@ class Outcomes:
         self.done: list[Attempt] = []
         self._own_limits = OwnLimits(model.module, requested)
         self._right: dict[int, bool] = {}
+        self._crossings: dict[int, list[Crossing]] = {}
         self._cases: tuple[int, list[Case]] | None = None
         self._fixed_by_captures: list[RequestedDim] = []
         self._joined: tuple[int, Attempt | None] | None = None
@@ -224,18 +226,28 @@ class Outcomes:
         found = make_other_inputs(self.model.inputs, self.requested, dims, fixed)
         return found or self._inputs_of_crossing
 
-    @functools.cached_property
+    def find_wrong_crossings(self, captured: Captured) -> list[Crossing]:
+        """Returns sizes whose product takes a branch that a capture lacks, and is wrong for."""
+        key = id(captured.program)
+        if key not in self._crossings:
+            self._crossings[key] = find_wrong_crossings(
+                captured.program,
+                self.model.module,
+                self.model.inputs,
+                self.requested,
+                captured.decisions,
+            )
+        return self._crossings[key]
+
+    @property
     def _inputs_of_crossing(self) -> Inputs | None:
-        """Inputs of sizes whose product takes another branch, if the first capture is wrong."""
-        best, model = self.best(), self.model
+        best = self.best()
         if best.captured is None or best.limited:
             return None
-        program, decisions = best.captured.program, best.captured.decisions
-        wrong = find_wrong_crossings(program, model.module, model.inputs, self.requested, decisions)
-        sizes = next((sizes for sizes, _ in wrong), {})
-        if not sizes or any(dim.may_be_static or dim.derived for dim in sizes):
-            return None
-        return resize_inputs(model.inputs, self.requested, sizes)
+        for sizes, _ in self.find_wrong_crossings(best.captured):
+            if not any(dim.may_be_static or dim.derived for dim in sizes):
+                return resize_inputs(self.model.inputs, self.requested, sizes)
+        return None
 
     @property
     def _inputs_of_other_branch(self) -> Inputs | None:

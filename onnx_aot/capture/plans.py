@@ -24,6 +24,7 @@ from onnx_aot.capture.sizes.data_equalities import find_repeated
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.empty_inputs import is_derived_from_zero
 from onnx_aot.capture.sizes.example_check import (
+    describe_crossings,
     describe_wrong_sizes,
     keep_decisions,
     size_in_example,
@@ -541,6 +542,7 @@ def capture(
     small = describe_wrong_sizes(
         captured.program, module, inputs, captured.requested, captured.decisions, said
     )
+    small += describe_crossings(attempts.find_wrong_crossings(captured))
     return dataclasses.replace(captured, small_branches=small)
 
 

@@ -16,6 +16,7 @@ from onnx_aot.capture.patches.symbolic_indices import (
     is_mixed,
     make_tensors,
     set_item,
+    stack_numbers,
 )
 from onnx_aot.capture.patches.tensor_subclasses import is_of_subclass
 from onnx_aot.capture.patches.whole_pooling import WHOLE_POOLING
@@ -135,12 +136,14 @@ def _all_close(
     return torch.isclose(self, other, rtol, atol, equal_nan).all().item()
 
 
-def _cross(input: torch.Tensor, other: torch.Tensor, dim: int | None = None) -> torch.Tensor:
+def _cross(
+    input: torch.Tensor, other: torch.Tensor, dim: int | None = None, **options: Any
+) -> torch.Tensor:
     """Chooses the first dimension of size 3 for the user's line: with 3 rows it is another one."""
     if dim is None:
         threes = (d for d, size in enumerate(input.shape) if answer_for_user(size == 3))
         dim = next(threes, None)
-    return torch.cross(input, other, dim=dim)
+    return torch.cross(input, other, dim=dim, **options)
 
 
 def _narrow(self: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
@@ -162,18 +165,17 @@ def _fill_diagonal(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> t
     return self
 
 
-def _new_tensor(self: torch.Tensor, data: Any, *args: Any, **options: Any) -> torch.Tensor:
+def _new_tensor(self: torch.Tensor, data: Any, **options: Any) -> torch.Tensor:
     """Keeps sizes among the elements symbolic, which torch reads as numbers."""
     leaves = torch_compat.pytree.tree_leaves(data)
     if not any(isinstance(leaf, SYMBOLIC) for leaf in leaves) or any(map(_is_tensor, leaves)):
-        return self.new_tensor(data, *args, **options)
+        return self.new_tensor(data, **options)
     dtype, device = options.get("dtype") or self.dtype, options.get("device") or self.device
-    numbers = [torch.scalar_tensor(leaf, dtype=dtype, device=device) for leaf in leaves]
     shape = []
     while isinstance(data, (list, tuple)):
         shape.append(len(data))
         data = data[0]
-    return torch.stack(numbers).reshape(shape)
+    return stack_numbers(leaves, dtype, device).reshape(shape)
 
 
 def _is_tensor(value: Any) -> bool:
@@ -259,7 +261,7 @@ def _redirect(original: Callable[..., Any], settings: Settings) -> Callable[...,
         if (func in _INDEXED or func in TRANSFORMS) and args and is_of_subclass(args[0]):
             return func, args, kwargs  # its class decides by the function
         redirected = REDIRECTED.get(func)
-        if func is torch.tensor and not args:  # the original reads the data by position
+        if func is torch.tensor and "data" in kwargs:  # the original reads the data by position
             args = (kwargs["data"],)
             kwargs = {name: value for name, value in kwargs.items() if name != "data"}
         if settings.loops is not None and func in _INDEXED:

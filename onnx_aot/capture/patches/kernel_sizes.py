@@ -136,6 +136,7 @@ def _tensor_split(self: Tensor, sections: int, dim: int = 0) -> Any:
     """
     if not isinstance(self.shape[dim], torch.SymInt) or not isinstance(sections, int):
         return NotImplemented
+    check(sections > 0, lambda: f"number of sections must be larger than 0, got {sections}")
     sizes, stride, start = list(self.shape), self.stride(), self.storage_offset()
     length, pieces = sizes[dim], []
     for piece in range(sections):

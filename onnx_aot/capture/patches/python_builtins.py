@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from onnx_aot import torch_compat
+from onnx_aot.capture.patches.tensor_subclasses import class_in_model
 from onnx_aot.torch_compat import Entries, FakeTensor, Patch, Place, Settings
 
 __all__ = ["BUILTINS", "StandsFor", "find_uses"]
@@ -103,9 +104,8 @@ class _Type(metaclass=StandsFor):
         made = builtins.type(*args, **kwargs)
         if len(args) > 1:
             return made
-        if made is FakeTensor:
-            is_weight = builtins.isinstance(args[0], torch.nn.Parameter)
-            return torch.nn.Parameter if is_weight else torch.Tensor
+        if builtins.isinstance(args[0], FakeTensor):
+            return class_in_model(args[0])
         return builtins.type(_LIKE[made]) if made in _LIKE else made
 
     def __class_getitem__(cls, item: Any) -> Any:

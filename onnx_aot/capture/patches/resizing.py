@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from onnx_aot.capture.patches.symbolic_indices import stack_numbers
+
 __all__ = ["RESIZING"]
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
@@ -50,8 +52,7 @@ def _interpolate(
     from onnx_aot.torch_ops.resizing import interpolate
 
     sizes = [torch.sym_int(n * f) for n, f in zip(input.shape[2:], factors, strict=True)]  # type: ignore[no-untyped-call]
-    numbers = [torch.scalar_tensor(factor, dtype=torch.float64) for factor in factors]
-    places = torch.stack(numbers)  # torch.tensor reads them as numbers
+    places = stack_numbers(factors, torch.float64, input.device)
     resized: Tensor = interpolate(input, places, sizes, mode, bool(align_corners), antialias)
     return resized
 

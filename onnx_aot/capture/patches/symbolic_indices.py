@@ -13,7 +13,7 @@ import torch
 
 from onnx_aot.torch_compat import aten, is_batched
 
-__all__ = ["get_item", "is_mixed", "make_tensors", "set_item"]
+__all__ = ["get_item", "is_mixed", "make_tensors", "set_item", "stack_numbers"]
 
 Tensor = torch.Tensor
 
@@ -32,9 +32,12 @@ def make_tensors(index: Any, device: torch.device) -> Any:
         return index
     if not all(isinstance(item, (int, torch.SymInt)) for item in index):
         return index
-    items: list[Any] = index
-    numbers = [torch.scalar_tensor(item, dtype=torch.int64, device=device) for item in items]
-    return torch.stack(numbers)
+    return stack_numbers(index, torch.int64, device)
+
+
+def stack_numbers(numbers: list[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """``[numbers]``, which stay symbolic; ``torch.tensor`` within torch's code reads them."""
+    return torch.stack([torch.scalar_tensor(n, dtype=dtype, device=device) for n in numbers])
 
 
 def is_mixed(index: Any) -> bool:

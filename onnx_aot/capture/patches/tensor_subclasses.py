@@ -23,7 +23,7 @@ from onnx_aot.torch_compat import (
     registered_in,
 )
 
-__all__ = ["TENSOR_SUBCLASSES", "as_fake_tensors", "is_of_subclass"]
+__all__ = ["TENSOR_SUBCLASSES", "as_fake_tensors", "class_in_model", "is_of_subclass"]
 
 Tensor = torch.Tensor
 
@@ -46,6 +46,14 @@ def is_of_subclass(tensor: Any) -> bool:
 def _model_class(kind: type) -> type:
     """The class of the model that a class stands for, or the class itself."""
     return kind.stands_for if issubclass(kind, _StandIn) else kind
+
+
+def class_in_model(tensor: FakeTensor) -> type:
+    """The class that a traced tensor has when the model runs."""
+    kind = type(tensor)
+    if kind is FakeTensor:
+        return torch.nn.Parameter if isinstance(tensor, torch.nn.Parameter) else Tensor
+    return _model_class(kind)
 
 
 def _stand_in(kind: type) -> type:

@@ -44,7 +44,9 @@ from onnx_aot.torch_compat import (
 )
 
 __all__ = [
+    "Crossing",
     "accepts",
+    "describe_crossings",
     "describe_wrong_sizes",
     "find_smallest",
     "find_wrong_crossings",
@@ -54,6 +56,9 @@ __all__ = [
     "settle_small_choices",
     "size_in_example",
 ]
+
+Crossing = tuple[dict[RequestedDim, int], str]
+"""An equal size of several dimensions, and the line that chooses otherwise for it."""
 
 STRICTER = 30
 """The tolerances of ONNX Runtime's results are larger than those of captured graphs by this."""
@@ -125,8 +130,6 @@ def describe_wrong_sizes(
 ) -> tuple[str, ...]:
     """Finds the lines that branch for size 0 or 1, if the program then differs from the model.
 
-    And those that branch for a product of sizes, as ``find_crossings`` finds them.
-
     It also differs if it fails where the model does not, as ``ids.max()`` of no elements does
     behind ``if len(ids) > 0:``, or if PyTorch repeats a size of 1 that the capture takes to be
     equal to a size of data. Nothing is said of a program that cannot be compared, as
@@ -141,8 +144,7 @@ def describe_wrong_sizes(
         said: Text of warnings; dimensions that it names are left out.
 
     Returns:
-        Entries such as ``"`if x.shape[0] == 1:` at model.py:7 in forward, for size 1"``, or ``for
-        x.shape[2] and x.shape[3] of 64``.
+        Entries such as ``"`if x.shape[0] == 1:` at model.py:7 in forward, for size 1"``.
     """
     leaves = pytree.tree_leaves((inputs.args, inputs.kwargs))
     if not all(has_elements(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)):
@@ -165,14 +167,18 @@ def describe_wrong_sizes(
                 equal[dim, size] = result
             if equal[dim, size] is False or (pieces and accepts(module, sample)):
                 found.setdefault(line, []).append(size)
-        entries = [
-            f"{line}, for {' and '.join(f'size {size}' for size in dict.fromkeys(sizes))}"
-            for line, sizes in found.items()
-        ]
-        for sizes, line in find_wrong_crossings(program, module, inputs, requested, decisions):
-            places = " and ".join(dim.size for dim in sizes)
-            entries.append(f"{line}, for {places} of {next(iter(sizes.values()))}")
-    return tuple(entries)
+    return tuple(
+        f"{line}, for {' and '.join(f'size {size}' for size in dict.fromkeys(sizes))}"
+        for line, sizes in found.items()
+    )
+
+
+def describe_crossings(crossings: Iterable[Crossing]) -> tuple[str, ...]:
+    """Returns entries as ``describe_wrong_sizes`` does: ``for x.shape[2] and x.shape[3] of 64``."""
+    return tuple(
+        f"{line}, for {' and '.join(dim.size for dim in sizes)} of {next(iter(sizes.values()))}"
+        for sizes, line in crossings
+    )
 
 
 def settle_small_choices(
@@ -182,24 +188,25 @@ def settle_small_choices(
     requested: DynamicShapes,
     decisions: Sequence[Decision],
 ) -> tuple[Decision, ...]:
-    """Returns the decisions; those that exclude only size 0 or 1 without effect choose nothing.
+    """Returns the decisions; those that exclude only size 0 or 1 without effect limit no ``Dim``.
 
-    ``if n == 1:`` is mostly a shortcut with the same result. A ``Dim`` that promises 1 is refused
-    otherwise.
+    ``if n == 1:`` is mostly a shortcut with the same result. It counts as a question of operators.
     """
+
+    def is_equal(dim: RequestedDim, size: int) -> bool:
+        sizes = _sizes_together(program, requested, dim, size)
+        if any(other < 0 for other in sizes.values()):
+            return False
+        sample = resize_inputs(inputs, requested, sizes)
+        return has_equal_results(program, module, sample) is True
+
     settled = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
         for decision in decisions:
             excluded = list(_find_excluded(requested, decision))
-            samples = (
-                resize_inputs(inputs, requested, _sizes_together(program, requested, dim, size))
-                for dim, size in excluded
-            )
-            same = excluded and all(has_equal_results(program, module, s) is True for s in samples)
-            settled.append(
-                dataclasses.replace(decision, direct=False, chooses=False) if same else decision
-            )
+            same = excluded and all(is_equal(dim, size) for dim, size in excluded)
+            settled.append(dataclasses.replace(decision, direct=False) if same else decision)
     return tuple(settled)
 
 
@@ -209,11 +216,10 @@ def _find_excluded(
     """Yields the promised sizes 0 and 1 that a choice ``n != 1`` of the user's line excludes."""
     import sympy
 
-    if not isinstance(decision.expression, sympy.Ne) or not decision.chooses:
-        return
-    for dim, size in find_small_sizes(requested, decision):
-        if hasattr(dim.given, "__name__") and not dim.derived:
-            yield dim, size
+    if isinstance(decision.expression, sympy.Ne) and decision.chooses:
+        for dim, size in find_small_sizes(requested, decision):
+            if hasattr(dim.given, "__name__") and not dim.derived:
+                yield dim, size
 
 
 def find_wrong_crossings(
@@ -221,17 +227,21 @@ def find_wrong_crossings(
     module: torch.nn.Module,
     inputs: Inputs,
     requested: DynamicShapes,
-    decisions: Iterable[Decision],
-) -> Iterator[tuple[dict[RequestedDim, int], str]]:
-    """Yields those of ``find_crossings`` at which the program differs from the model."""
-    for sizes, line in find_crossings(requested, tuple(decisions)):
-        numbers = {dim: dim.root_at(size) for dim, size in sizes.items()}
-        known = {dim: number for dim, number in numbers.items() if number is not None}
-        if len(known) < len(numbers):
-            continue  # there is no such size
-        sample = resize_inputs(inputs, requested, known)
-        if has_equal_results(program, module, sample) is False:
-            yield sizes, line
+    decisions: Sequence[Decision],
+) -> list[Crossing]:
+    """Returns those of ``find_crossings`` at which the program differs from the model."""
+    wrong = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
+        for sizes, line in find_crossings(requested, decisions):
+            numbers = {dim: dim.root_at(size) for dim, size in sizes.items()}
+            known = {dim: number for dim, number in numbers.items() if number is not None}
+            if len(known) < len(numbers):
+                continue  # there is no such size
+            sample = resize_inputs(inputs, requested, known)
+            if has_equal_results(program, module, sample) is False:
+                wrong.append((sizes, line))
+    return wrong
 
 
 def _sizes_together(

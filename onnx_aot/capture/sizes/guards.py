@@ -28,6 +28,7 @@ __all__ = [
     "Location",
     "answer_for_user",
     "as_places",
+    "decided_at",
     "find_conversions",
     "find_user_frame",
     "is_ours",

@@ -14,12 +14,12 @@ import linecache
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
-from onnx_aot.capture.sizes.guards import Decision, Location
+from onnx_aot.capture.sizes.guards import Decision, Location, decided_at
 from onnx_aot.torch_compat import python_expression
 
 __all__ = [
@@ -147,8 +147,8 @@ def find_crossings(
     import sympy
 
     for decision, place in find_choices(decisions):
-        condition, symbols = decision.expression, decision.symbols.values()
-        if len(symbols) < 2 or not isinstance(condition, sympy.Ne):
+        symbols = decision.symbols.values()
+        if len(symbols) < 2 or not isinstance(decision.expression, sympy.Ne):
             continue
         found = [next(filter(None, map(requested.at, s)), None) for s, _ in symbols]
         dims = [dim for dim in found if dim is not None and dim.axis is not None]
@@ -157,9 +157,30 @@ def find_crossings(
             continue
         smallest = max(1, *(dim.limits[0] for dim in dims))
         largest = min(8 * max(examples), *(dim.limits[1] for dim in dims))
-        size = _find_zero(condition.lhs - condition.rhs, smallest, int(largest))
+        size = _find_crossing(decision, smallest, int(largest))
         if size is not None:
             yield dict.fromkeys(dims, size), _describe(decision, place)
+
+
+def _find_crossing(decision: Decision, smallest: int, largest: int) -> int | None:
+    """A size for all symbols at which the sides of ``a != b`` are equal; None if none is found."""
+    import sympy
+
+    condition = decision.expression
+    exceeds = sympy.Ge(condition.lhs, condition.rhs)
+
+    def is_beyond(size: int) -> bool | None:
+        return decided_at(exceeds, dict.fromkeys(decision.symbols, size))
+
+    ends = is_beyond(smallest), is_beyond(largest)
+    if smallest >= largest or None in ends or ends[0] == ends[1]:
+        return None
+    sizes = range(smallest, largest + 1)
+    first = smallest + bisect.bisect_left(sizes, True, key=lambda n: is_beyond(n) == ends[1])
+    tried = (first, first - 1)  # the second one if the left side falls
+    return next(
+        (n for n in tried if decision.holds(dict.fromkeys(decision.symbols, n)) is False), None
+    )
 
 
 def find_tied(
@@ -182,21 +203,6 @@ def find_tied(
             multiples[symbol] = factor * (example or 1)
         if len(dims) == len(multiples) and decision.holds(multiples) is False:
             yield dims, place
-
-
-def _find_zero(difference: Any, smallest: int, largest: int) -> int | None:
-    """The least size at which a growing or falling difference is zero; None if there is none."""
-    import sympy
-
-    def value(size: int) -> Any:
-        return difference.xreplace(dict.fromkeys(difference.free_symbols, sympy.Integer(size)))
-
-    if smallest >= largest or not value(smallest).is_number or value(smallest) == value(largest):
-        return None
-    sign = -1 if value(smallest) > value(largest) else 1
-    sizes = range(smallest, largest)
-    size = smallest + bisect.bisect_left(sizes, True, key=lambda n: bool(sign * value(n) >= 0))
-    return size if value(size) == 0 else None
 
 
 class RareBranch(NamedTuple):

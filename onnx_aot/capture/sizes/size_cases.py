@@ -130,11 +130,11 @@ def make_cases(
     """
     branches = [finding for c in captures for finding in c[3] if finding.takes is not None]
     lines = {_place(line) for finding in branches for line in finding.lines}
-    for _, _, decisions, _ in captures:
-        lines |= {_place(line) for _, line in find_tied(requested, decisions)}
+    ties = [list(find_tied(requested, decisions)) for _, _, decisions, _ in captures]
+    lines |= {_place(line) for tie in ties for _, line in tie}
     cases = []
-    for program, inputs, decisions, found in captures:
-        tied = {dim for dims, _ in find_tied(requested, decisions) for dim in dims}
+    for (program, inputs, decisions, found), tie in zip(captures, ties, strict=True):
+        tied = {dim for dims, _ in tie for dim in dims}
         if any(finding.takes is None and finding.dim not in tied for finding in found):
             continue
         chosen: dict[object, Decision] = {}

@@ -235,6 +235,7 @@ for _target in (
     aten._upsample_bicubic2d_aa.vec,
     aten._upsample_lanczos2d_aa.default,
     aten._upsample_lanczos2d_aa.vec,
+    INTERPOLATE,
 ):
     LIMITS[_target] = "uint8 numbers may be off by one where the sizes are dynamic"
 

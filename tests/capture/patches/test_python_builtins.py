@@ -105,6 +105,10 @@ class ByType(nn.Module):
         return x * sum(scales)
 
 
+class Pose(Tensor):
+    """A subclass that the model makes."""
+
+
 class Kinds(nn.Module):
     """Branches on the classes of tensors, which are others while they are traced."""
 
@@ -116,6 +120,7 @@ class Kinds(nn.Module):
         given = (x, x + 1, torch.zeros(3), self.weight, self.table, self.weight * 2)
         kinds = [type(value) for value in given]
         assert kinds == [Tensor, Tensor, Tensor, nn.Parameter, Tensor, Tensor]
+        assert type(x.as_subclass(Pose)) is Pose
         return x * 2 if type(x) is torch.Tensor else x * 3
 
 

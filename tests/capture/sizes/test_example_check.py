@@ -91,7 +91,7 @@ def test_a_branch_without_which_the_capture_fails_is_warned_of() -> None:
 
 
 def shortcut(x: Tensor) -> Tensor:
-    """Needs no sum of one row, as ``opt_einsum`` does."""
+    """Needs no sum of one row."""
     if x.shape[0] == 1:
         return x.squeeze(0)
     return x.sum(0)

@@ -343,6 +343,29 @@ def test_a_special_size_with_the_same_result_is_no_warning() -> None:
     assert "If" not in ops
 
 
+@pytest.mark.parametrize(
+    ("chooses", "special"),
+    [
+        (lambda h, w: h * w == 64, 8),
+        (lambda h, w: 64 // (h * w) == 4, 4),  # falls
+        (lambda h, w: h * w // (h - 4) == 9, None),  # there is no such number for 4
+    ],
+    ids=["grows", "falls", "divides by zero"],
+)
+def test_the_size_that_is_special_is_found(chooses: Any, special: int | None) -> None:
+    def model(x: Tensor) -> Tensor:
+        return x + 1 if chooses(x.shape[2], x.shape[3]) else x * 2
+
+    x = torch.randn(1, 3, 10, 12)
+    if special is None:
+        program = onnx_aot.export(model, (x,), dynamic_shapes=(NAMES,))
+        assert_close(program(x)[0], model(x))
+        return
+    said = rf"for x\.shape\[\d\] and x\.shape\[\d\] of {special}\b"
+    with pytest.warns(OnnxExporterWarning, match=said):
+        onnx_aot.export(model, (x,), dynamic_shapes=({2: Dim.AUTO, 3: Dim.AUTO},))
+
+
 def test_products_of_which_no_size_is_special() -> None:
     """Seven is no square, so no size of both takes the other branch."""
 

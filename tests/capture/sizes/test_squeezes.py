@@ -101,12 +101,15 @@ def test_a_dynamic_dimension_is_warned_of(function: Callable[..., Tensor], given
         torch.testing.assert_close(program(x := torch.rand(size, 3))[0], function(x))
 
 
+@pytest.mark.parametrize("asks", [lambda n: n > 1, lambda n: n != 1], ids=["larger", "other"])
 @pytest.mark.parametrize("given", ["n", Dim("n"), Dim.AUTO], ids=["name", "dim", "auto"])
-def test_a_choice_that_excludes_1_does_not_hide_the_squeeze(given: object) -> None:
-    """Both ways are equal at size 1, so that the choice itself is no reason to warn."""
+def test_a_choice_that_excludes_1_does_not_hide_the_squeeze(
+    given: object, asks: Callable[[int], bool]
+) -> None:
+    """Both ways are equal at size 1, so that the choice itself is no reason to warn or refuse."""
 
     def model(x: Tensor) -> Tensor:
-        doubled = x * 2 if x.shape[0] > 1 else x + x
+        doubled = x * 2 if asks(x.shape[0]) else x + x
         return doubled.squeeze().softmax(0)
 
     with pytest.warns(OnnxExporterWarning, match="squeeze removes dimensions of size 1"):

@@ -13,9 +13,9 @@ from onnx_aot.capture.sizes.example_check import (
     Crossing,
     find_smallest,
     find_wrong_crossings,
+    has_equal_results,
     is_right_for_example,
     keep_decisions,
-    settle_small_choices,
 )
 from onnx_aot.capture.sizes.guards import find_conversions
 from onnx_aot.capture.sizes.other_examples import (
@@ -26,7 +26,8 @@ from onnx_aot.capture.sizes.other_examples import (
     resize_inputs,
 )
 from onnx_aot.capture.sizes.own_limits import OwnLimits
-from onnx_aot.capture.sizes.size_branches import find_tied
+from onnx_aot.capture.sizes.settled_choices import settle_choices
+from onnx_aot.capture.sizes.size_branches import find_branches, find_small_sizes, find_tied
 from onnx_aot.capture.sizes.size_cases import (
     Case,
     covers_all,
@@ -81,7 +82,7 @@ class Outcomes:
         if captured is not None:
             inputs = attempt.plan.inputs or self.model.inputs
             decisions = self._own_limits.settle(captured.decisions, inputs)
-            decisions = settle_small_choices(
+            decisions = settle_choices(
                 captured.program, self.model.module, inputs, self.requested, decisions
             )
             captured = dataclasses.replace(captured, decisions=decisions)
@@ -224,7 +225,7 @@ class Outcomes:
         else:
             return None
         found = make_other_inputs(self.model.inputs, self.requested, dims, fixed)
-        return found or self._inputs_of_crossing
+        return found or self._inputs_of_crossing or self._inputs_of_branch
 
     def find_wrong_crossings(self, captured: Captured) -> list[Crossing]:
         """Returns sizes whose product takes a branch that a capture lacks, and is wrong for."""
@@ -247,6 +248,20 @@ class Outcomes:
         for sizes, _ in self.find_wrong_crossings(best.captured):
             if not any(dim.may_be_static or dim.derived for dim in sizes):
                 return resize_inputs(self.model.inputs, self.requested, sizes)
+        return None
+
+    @property
+    def _inputs_of_branch(self) -> Inputs | None:
+        """Inputs that take a branch of the model that the capture lacks, if it can be compared."""
+        best = self.best()
+        if best.captured is None or best.limited:
+            return None
+        inputs, program = self.model.inputs, best.captured.program
+        for branch in find_branches(self.requested, best.captured.decisions):
+            found = make_other_inputs(inputs, self.requested, [branch.dim], [branch])
+            if found is not None:
+                comparable = has_equal_results(program, self.model.module, inputs)
+                return found if comparable else None
         return None
 
     @property
@@ -351,7 +366,10 @@ class Outcomes:
             captured[-1],
             program=program,
             decisions=tuple(
-                d for one in captured for d in one.decisions if d.location not in places
+                d
+                for one in captured
+                for d in one.decisions
+                if d.location not in places or any(find_small_sizes(self.requested, d))
             ),
             warnings={c: text for one in reversed(captured) for c, text in one.warnings.items()},
             drawn=tuple(dict.fromkeys(name for one in captured for name in one.drawn)),

@@ -19,6 +19,7 @@ from onnx_aot.torch_compat.branches import (
     can_record_paths,
     record_mark,
     record_path,
+    widen_sizes,
     without_new_conditions,
 )
 from onnx_aot.torch_compat.calls import (
@@ -486,6 +487,7 @@ __all__ = [
     "users_lines",
     "violates_constraints",
     "wants_integers",
+    "widen_sizes",
     "with_builtins",
     "with_real_tensors",
     "without_function_modes",

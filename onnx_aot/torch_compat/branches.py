@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,12 @@ import torch.fx
 from onnx_aot.torch_compat.lookup import private, private_attribute
 from onnx_aot.torch_compat.patching import Patch, Settings, applied
 from onnx_aot.torch_compat.symbolic_sizes import is_data_symbol
-from onnx_aot.torch_compat.tracing import current_tracer, forget_answers, recorded_number
+from onnx_aot.torch_compat.tracing import (
+    current_tracer,
+    fake_mode_of,
+    forget_answers,
+    recorded_number,
+)
 
 __all__ = [
     "BRANCHES",
@@ -22,6 +27,7 @@ __all__ = [
     "can_record_paths",
     "record_mark",
     "record_path",
+    "widen_sizes",
     "without_new_conditions",
 ]
 
@@ -130,13 +136,36 @@ def without_new_conditions(mode: Any) -> Iterator[None]:
                 table.pop(symbol, None)
                 if symbol in kept:
                     table[symbol] = kept[symbol]
-        for path in _VERSIONS:  # by which torch knows that simplified sizes are out of date
-            version = private_attribute(env, path)
-            if version is not None:
-                setattr(env, path.rpartition(".")[2], version + 1)
-        forget_answers()
+        _forget(env)
 
 
+def widen_sizes(values: Any, limits: Mapping[str, Any]) -> None:
+    """Gives sizes of a capture that the caller owns the ranges that they have in the model.
+
+    A capture of the branch ``n <= 8`` knows that ``n <= 8``, which its surroundings must not use.
+
+    Args:
+        values: Recorded values of the capture.
+        limits: The ranges by the names of symbols.
+    """
+    mode = fake_mode_of(values)
+    env = None if mode is None else mode.shape_env
+    ranges = private_attribute(env, f"{_SHAPES}:ShapeEnv.var_to_range", {})
+    for symbol in ranges:
+        ranges[symbol] = limits.get(str(symbol), ranges[symbol])
+    _forget(env)
+
+
+def _forget(env: Any) -> None:
+    """Makes torch answer questions about sizes anew."""
+    for path in _VERSIONS:
+        version = private_attribute(env, path)
+        if version is not None:
+            setattr(env, path.rpartition(".")[2], version + 1)
+    forget_answers()
+
+
+# By which torch knows that simplified sizes are out of date.
 _VERSIONS = (
     f"{_SHAPES}:ShapeEnv._version_counter",
     f"{_SHAPES}:ShapeEnv._replacements_version_counter",

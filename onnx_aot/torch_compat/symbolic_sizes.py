@@ -151,6 +151,7 @@ def is_data_symbol(symbol: Any) -> bool:
 
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
+    "Abs": operator.abs,
     "Add": operator.add,
     "CeilToInt": math.ceil,
     "FloorDiv": operator.floordiv,

@@ -20,7 +20,7 @@ from onnx_aot.capture.patches.symbolic_indices import (
 )
 from onnx_aot.capture.patches.tensor_subclasses import is_of_subclass
 from onnx_aot.capture.patches.whole_pooling import WHOLE_POOLING
-from onnx_aot.capture.sizes.guards import answer_for_user
+from onnx_aot.capture.sizes.guards import answer_for_user, ask_for_user
 from onnx_aot.torch_compat import Patch, Settings
 
 __all__ = ["FUNCTIONS"]
@@ -61,7 +61,7 @@ def _replace_min_or_max(original: Callable[..., Any], settings: Settings) -> Cal
         if len(args) == 2 and tensor is not None and size is not None:
             other = torch.scalar_tensor(size, dtype=tensor.dtype, device=tensor.device)  # type: ignore[arg-type]
             return (torch.maximum if larger else torch.minimum)(tensor, other)
-        return original(*args, **kwargs)
+        return ask_for_user(original, *args, **kwargs)
 
     return tensor_min_max
 

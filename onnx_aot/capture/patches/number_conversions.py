@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from onnx_aot.capture.patches.python_builtins import StandsFor
+from onnx_aot.capture.sizes.guards import ask_for_user
 from onnx_aot.capture.sizes.replaceable_types import is_replaceable
 from onnx_aot.torch_compat import Entry, Patch, Place, Settings, is_traced, shorten_size
 
@@ -49,7 +50,9 @@ class _Int(metaclass=StandsFor):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         number = _read(args)
-        return builtins.int(*args, **kwargs) if number is None else _truncate(number)
+        if number is None:  # int(n > 8) is a choice
+            return ask_for_user(builtins.int, *args, **kwargs)
+        return _truncate(number)
 
 
 class _Float(metaclass=StandsFor):
@@ -60,7 +63,7 @@ class _Float(metaclass=StandsFor):
     def __new__(cls, *args: Any) -> Any:
         number = _read(args)
         if number is None:
-            return builtins.float(*args)
+            return ask_for_user(builtins.float, *args)
         return torch.sym_float(number)  # type: ignore[no-untyped-call]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from onnx_aot.capture.sizes.guards import ask_for_user
 from onnx_aot.torch_compat import Attribute, Patch, fix_sizes_of
 
 __all__ = ["NUMPY_NUMBERS", "Rounded"]
@@ -59,7 +60,7 @@ def _apply(number: Any, function: Any, method: str, *inputs: Any, **options: Any
         return FUNCTIONS[function](*plain)
     # objects call the methods of the same name, as without this function
     objects = [np.array(each, object) if isinstance(each, SYMBOLIC) else each for each in inputs]
-    return getattr(function, method)(*objects, **options)
+    return ask_for_user(getattr(function, method), *objects, **options)
 
 
 def _make_row(attribute: str, replacement: Any, without: str) -> Patch:

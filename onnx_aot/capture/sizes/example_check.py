@@ -6,7 +6,6 @@ model's code tests for them.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import warnings
@@ -27,9 +26,9 @@ from onnx_aot.capture.sizes.other_examples import Root, find_root, resize_inputs
 from onnx_aot.capture.sizes.size_branches import (
     find_crossings,
     find_small_branches,
-    find_small_sizes,
     is_rare,
 )
+from onnx_aot.capture.sizes.small_copies import find_small_copies
 from onnx_aot.capture.tracing_state import running_as_in_export
 from onnx_aot.dimensions.conditions import fulfils_condition, holds
 from onnx_aot.torch_compat import (
@@ -53,8 +52,8 @@ __all__ = [
     "has_equal_results",
     "is_right_for_example",
     "keep_decisions",
-    "settle_small_choices",
     "size_in_example",
+    "sizes_together",
 ]
 
 Crossing = tuple[dict[RequestedDim, int], str]
@@ -132,8 +131,9 @@ def describe_wrong_sizes(
 
     It also differs if it fails where the model does not, as ``ids.max()`` of no elements does
     behind ``if len(ids) > 0:``, or if PyTorch repeats a size of 1 that the capture takes to be
-    equal to a size of data. Nothing is said of a program that cannot be compared, as
-    ``is_right_for_example`` says, nor of sizes that the model refuses.
+    equal to a size of data, or if a copy is none at size 1 and is written to. Nothing is said of a
+    program that cannot be compared, as ``is_right_for_example`` says, nor of sizes that the model
+    refuses.
 
     Args:
         program: The capture.
@@ -155,8 +155,9 @@ def describe_wrong_sizes(
         warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
         branches = find_small_branches(requested, tuple(decisions), said)
         equalities = find_data_equalities(program, requested)
-        for dim, size, line, pieces in itertools.chain(branches, equalities):
-            sizes = _sizes_together(program, requested, dim, size)
+        copies = find_small_copies(program, requested)
+        for dim, size, line, pieces in itertools.chain(branches, equalities, copies):
+            sizes = sizes_together(program, requested, dim, size)
             if any(other < 0 for other in sizes.values()):
                 continue
             sample = resize_inputs(inputs, requested, sizes)
@@ -181,47 +182,6 @@ def describe_crossings(crossings: Iterable[Crossing]) -> tuple[str, ...]:
     )
 
 
-def settle_small_choices(
-    program: torch.export.ExportedProgram,
-    module: torch.nn.Module,
-    inputs: Inputs,
-    requested: DynamicShapes,
-    decisions: Sequence[Decision],
-) -> tuple[Decision, ...]:
-    """Returns the decisions; those that exclude only size 0 or 1 without effect limit no ``Dim``.
-
-    ``if n == 1:`` is mostly a shortcut with the same result. It counts as a question of operators.
-    """
-
-    def is_equal(dim: RequestedDim, size: int) -> bool:
-        sizes = _sizes_together(program, requested, dim, size)
-        if any(other < 0 for other in sizes.values()):
-            return False
-        sample = resize_inputs(inputs, requested, sizes)
-        return has_equal_results(program, module, sample) is True
-
-    settled = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
-        for decision in decisions:
-            excluded = list(_find_excluded(requested, decision))
-            same = excluded and all(is_equal(dim, size) for dim, size in excluded)
-            settled.append(dataclasses.replace(decision, direct=False) if same else decision)
-    return tuple(settled)
-
-
-def _find_excluded(
-    requested: DynamicShapes, decision: Decision
-) -> Iterator[tuple[RequestedDim, int]]:
-    """Yields the promised sizes 0 and 1 that a choice ``n != 1`` of the user's line excludes."""
-    import sympy
-
-    if isinstance(decision.expression, sympy.Ne) and decision.chooses:
-        for dim, size in find_small_sizes(requested, decision):
-            if hasattr(dim.given, "__name__") and not dim.derived:
-                yield dim, size
-
-
 def find_wrong_crossings(
     program: torch.export.ExportedProgram,
     module: torch.nn.Module,
@@ -244,7 +204,7 @@ def find_wrong_crossings(
     return wrong
 
 
-def _sizes_together(
+def sizes_together(
     program: torch.export.ExportedProgram, requested: DynamicShapes, dim: RequestedDim, size: int
 ) -> dict[RequestedDim, int]:
     """Returns the sizes of a dimension and of those that the capture computes from it.

@@ -9,17 +9,51 @@ import torch.fx
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
-from onnx_aot.torch_compat import ASSERTIONS, HigherOrderOperator, OpOverload, pytree, schema_of
+from onnx_aot.torch_compat import (
+    ASSERTIONS,
+    HigherOrderOperator,
+    OpOverload,
+    aten,
+    pytree,
+    schema_of,
+    storage_key,
+)
 
-__all__ = ["WithoutAssertions", "may_write_weights", "run_graph"]
+__all__ = ["MAY_COPY", "WithoutAssertions", "is_recorded_copy", "may_write_weights", "run_graph"]
+
+
+MAY_COPY = (
+    aten.contiguous.default,
+    aten.flatten.using_ints,
+    aten.reshape.default,
+    aten.reshape_as.default,
+)
+"""Operators whose results share memory with their argument or not, as sizes and strides allow."""
+
+
+def is_recorded_copy(node: Node) -> bool:
+    """True if a capture took the result of one of these operators for a copy."""
+    if node.target not in MAY_COPY:
+        return False
+    values = [each.meta.get("val") for each in (node.args[0], node) if isinstance(each, Node)]
+    if len(values) < 2 or not all(isinstance(value, torch.Tensor) for value in values):
+        return False
+    source, result = values
+    return source.layout == torch.strided and storage_key(source) != storage_key(result)
 
 
 class WithoutAssertions(torch.fx.Interpreter):
-    """Runs a captured graph, but for the nodes that check something."""
+    """Runs a captured graph as the ONNX model does.
+
+    Nodes that check something are left out, and what the capture took for a copy is one.
+    """
 
     def run_node(self, n: torch.fx.Node) -> Any:
         """Runs a node."""
-        return None if n.target in ASSERTIONS else super().run_node(n)
+        if n.target in ASSERTIONS:
+            return None
+        result = super().run_node(n)
+        return result.clone() if is_recorded_copy(n) else result
 
 
 def may_write_weights(program: torch.export.ExportedProgram) -> bool:

@@ -20,7 +20,7 @@ from onnx_aot.capture.sizes.piece_counts import find_count_condition
 from onnx_aot.capture.sizes.replaceable_types import is_replaceable
 from onnx_aot.errors import PACKAGE, SourceLocation
 from onnx_aot.metadata.user_code import add_caller, is_users_file, is_users_frame
-from onnx_aot.torch_compat import pytree, symbolic_expression
+from onnx_aot.torch_compat import TORCH_FOLDER, pytree, symbolic_expression
 
 __all__ = [
     "Decision",
@@ -28,6 +28,7 @@ __all__ = [
     "Location",
     "answer_for_user",
     "as_places",
+    "ask_for_user",
     "decided_at",
     "find_conversions",
     "find_user_frame",
@@ -174,7 +175,8 @@ class DecisionLog(list[Decision]):
                 )
                 if made is not None:
                     made_at[symbol] = made
-        direct, chooses = _asks_directly(asking, frame), _asks_for_truth(asking, frame)
+        direct = _asks_directly(asking, frame)
+        chooses = _asks_for_truth(asking, frame) and is_question(expression)
         conversion = _find_conversion(asking, frame) if kind in ("guard", "undecided") else None
         validates = kind == "validated" or (
             (kind == "assumed" or (kind == "guard" and chooses)) and self._is_validation()
@@ -308,21 +310,42 @@ def answer_for_user(condition: Any) -> bool:
     return bool(condition)
 
 
+def ask_for_user(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls a function whose questions count as choices of the user's line."""
+    return function(*args, **kwargs)
+
+
+_FOR_USER = (answer_for_user.__code__, ask_for_user.__code__)
+
+
 def _asks_for_truth(frame: FrameType | None, users: FrameType | None) -> bool:
     """True if the user's line itself asks for the truth of a condition; kernels ask otherwise.
 
-    A strict capture does not run that line: Dynamo asks for it.
+    So it does if Python or a library but torch asks for it, as ``max(a, b, key=f)``, ``int(n > 8)``
+    and ``np.max([n, 8])`` do. A strict capture does not run that line: Dynamo asks for it.
     """
-    called, by_dynamo = None, False
+    by_dynamo, asked = False, False
     while frame is not None and frame is not users:
-        if frame.f_code is answer_for_user.__code__:
+        code = frame.f_code
+        if code in _FOR_USER:
             return True
-        by_dynamo = by_dynamo or torch_compat.asks_in_dynamo(frame.f_code)
-        called, frame = frame, frame.f_back
+        by_dynamo = by_dynamo or torch_compat.asks_in_dynamo(code)
+        asked = code.co_name in _TRUTH or (asked and _passes_on(code.co_filename))
+        frame = frame.f_back
     if frame is None:
         stack = torch_compat.dynamo_stack() if by_dynamo else []
         return bool(stack) and is_users_file(stack[-1].filename)
-    return called is not None and called.f_code.co_name == "__bool__"
+    return asked
+
+
+_TRUTH = ("__bool__", "__int__")
+
+
+def _passes_on(file: str) -> bool:
+    """True if a file is of the arithmetic of symbols, or neither torch's nor this package's."""
+    if file.startswith(_COMPAT) or torch_compat.is_arithmetic(file):
+        return True
+    return not file.startswith((TORCH_FOLDER, PACKAGE))
 
 
 def _reads_number(frame: FrameType | None, users: FrameType | None) -> bool:

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from onnx_aot.capture.inputs import Inputs
 from onnx_aot.capture.sizes.captured_dimensions import conditions_by_dimension, find_equal, sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim, evaluate
+from onnx_aot.capture.sizes.size_branches import Branch
 from onnx_aot.capture.sizes.specialization import Finding
 from onnx_aot.capture.sizes.stored_bounds import StoredBound
 from onnx_aot.capture.sizes.torch_constraints import find_named
@@ -130,7 +131,7 @@ def make_other_inputs(
     inputs: Inputs,
     requested: DynamicShapes,
     dims: Iterable[RequestedDim],
-    fixed: Sequence[Finding | StoredBound] = (),
+    fixed: Sequence[Branch | Finding | StoredBound] = (),
 ) -> Inputs | None:
     """Makes inputs in which some dimensions have another size; None if there is no such size.
 

@@ -24,11 +24,15 @@ from onnx_aot.torch_compat import python_expression
 
 __all__ = [
     "ONE_BRANCH",
+    "SAMPLES",
+    "Branch",
     "RareBranch",
     "SmallBranch",
     "describe_branches",
+    "find_branches",
     "find_choices",
     "find_crossings",
+    "find_dimensions",
     "find_rare_branches",
     "find_small_branches",
     "find_small_sizes",
@@ -43,8 +47,8 @@ ONE_BRANCH = (
 )
 """Fix for a ``RareBranch``."""
 
-# Without 0 and 1, for which ``find_small_branches`` is.
 SAMPLES = (*range(2, 66), 127, 128, 255, 256, 511, 512, 1023, 1024, 4095, 4096, 65537)
+"""Sizes by which branches are judged; without 0 and 1, for which ``find_small_branches`` is."""
 
 
 def describe_branches(
@@ -129,7 +133,7 @@ def find_small_sizes(
     requested: DynamicShapes, decision: Decision
 ) -> Iterator[tuple[RequestedDim, int]]:
     """Yields 1 and 0, as far as they are requested, if a decision holds for all sizes but these."""
-    for dim, _, takes in _find_dimensions(decision, requested):
+    for dim, _, takes in find_dimensions(decision, requested):
         if all(map(takes, _select_samples(*dim.limits))):
             for size in (1, 0):
                 if dim.limits[0] <= size <= dim.limits[1] and not takes(size):
@@ -239,7 +243,7 @@ def find_rare_branches(
     """
     found = set()
     for decision, place in find_choices(decisions):
-        for dim, example, takes in _find_dimensions(decision, requested):
+        for dim, example, takes in find_dimensions(decision, requested):
             if example is None or dim in found or dim.may_be_static:
                 continue
             pieces = _count(decision) if decision.kind == "pieces" else None
@@ -252,6 +256,31 @@ def find_rare_branches(
                 (symbol,) = decision.symbols
                 condition = python_expression(decision.expression, {symbol: "n"})
                 yield RareBranch(dim, place, condition, example, takes, decision, pieces)
+
+
+class Branch(NamedTuple):
+    """A branch of the user's code that the example takes, and some other size does not.
+
+    Attributes:
+        dim: The dimension.
+        line: The user's line.
+        takes: True if a size takes the branch.
+    """
+
+    dim: RequestedDim
+    line: Location
+    takes: Callable[[int], bool]
+
+
+def find_branches(requested: DynamicShapes, decisions: Sequence[Decision]) -> Iterator[Branch]:
+    """Yields the branches on one requested size that some sizes from 2 on take, and some do not."""
+    for decision, place in find_choices(decisions):
+        if decision.kind == "guard":
+            for dim, example, takes in find_dimensions(decision, requested):
+                if example is None or dim.may_be_static:
+                    continue
+                if len({takes(n) for n in _select_samples(*dim.limits)}) == 2:
+                    yield Branch(dim, place, takes)
 
 
 def find_choices(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Location]]:
@@ -271,7 +300,7 @@ def _find_numbers(decisions: Sequence[Decision]) -> Iterator[tuple[Decision, Loc
             yield decision, decision.location
 
 
-def _find_dimensions(
+def find_dimensions(
     decision: Decision, requested: DynamicShapes
 ) -> Iterator[tuple[RequestedDim, int | None, Callable[[int], bool]]]:
     """Yields the requested dimensions of a decision about one size.

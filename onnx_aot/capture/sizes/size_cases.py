@@ -22,7 +22,7 @@ from onnx_aot.capture.sizes.example_check import (
 from onnx_aot.capture.sizes.guards import Decision, Location
 from onnx_aot.capture.sizes.joined_captures import Part, join_captures
 from onnx_aot.capture.sizes.other_examples import Root, find_root, resize_inputs
-from onnx_aot.capture.sizes.size_branches import find_choices, find_tied
+from onnx_aot.capture.sizes.size_branches import find_branches, find_choices, find_tied
 from onnx_aot.capture.sizes.specialization import Finding
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.torch_compat import (
@@ -30,6 +30,7 @@ from onnx_aot.torch_compat import (
     python_expression,
     set_size_conditions,
     size_conditions,
+    widen_sizes,
 )
 
 __all__ = [
@@ -132,6 +133,7 @@ def make_cases(
     lines = {_place(line) for finding in branches for line in finding.lines}
     ties = [list(find_tied(requested, decisions)) for _, _, decisions, _ in captures]
     lines |= {_place(line) for tie in ties for _, line in tie}
+    lines |= {_place(b.line) for c in captures for b in find_branches(requested, c[2])}
     cases = []
     for (program, inputs, decisions, found), tie in zip(captures, ties, strict=True):
         tied = {dim for dims, _ in tie for dim in dims}
@@ -249,6 +251,13 @@ def join_cases(
         if ends[0] > ends[1]:
             return None  # they branch on this size too, and were captured on both sides
         program.range_constraints[symbol] = type(limits)(*ends)
+    widened = {
+        str(s): limits
+        for s, limits in program.range_constraints.items()
+        if any(str(s) in case.dims for case in cases)
+    }
+    for part in (program, *(case.program for case in cases)):
+        widen_sizes([node.meta.get("val") for node in part.graph.nodes], widened)
     samples = [case.inputs for case in cases]
     for case in cases:
         others = (s for s in _list_samples(cases, requested) if case.takes(s))

@@ -42,7 +42,13 @@ from onnx_aot.capture.sizes.dimension_requests import (
 )
 from onnx_aot.capture.sizes.guards import Decision, Location, as_places, with_line
 from onnx_aot.capture.sizes.narrower_dims import suggest_narrower_dim
-from onnx_aot.capture.sizes.size_branches import ONE_BRANCH, RareBranch, find_rare_branches
+from onnx_aot.capture.sizes.size_branches import (
+    ONE_BRANCH,
+    SAMPLES,
+    RareBranch,
+    find_branches,
+    find_rare_branches,
+)
 from onnx_aot.capture.sizes.squeezes import describe_squeezed
 from onnx_aot.capture.sizes.unrolled_loops import TAKEN_APART, UNROLLED
 from onnx_aot.dimensions.conditions import holds
@@ -200,7 +206,32 @@ def _find_limited(
         if len(alike) == 1 or not dim.derived:  # one Dim is for all dimensions of its name
             on_n = [entry.on_n for other in alike for entry in violated.get(other, ())]
             fix = suggest_narrower_dim(dim, on_n, examples[dim])
-        yield Finding(dim, what, lines, fix, static=False)
+        takes = _find_choosing(dim, broken, requested, decisions)
+        yield Finding(dim, what, lines, fix, static=False, takes=takes)
+
+
+def _find_choosing(
+    dim: RequestedDim,
+    broken: Sequence[Condition],
+    requested: DynamicShapes,
+    decisions: Sequence[Decision],
+) -> Callable[[int], bool] | None:
+    """True at sizes that take the branches by which a dimension is limited.
+
+    None if something else limits it.
+    """
+    branches = [branch for branch in find_branches(requested, decisions) if branch.dim == dim]
+    said = [
+        next((b.takes for b in branches if _agree(b.takes, entry.on_n)), None) for entry in broken
+    ]
+    takes = [found for found in said if found is not None]
+    if not takes or len(takes) < len(said):
+        return None
+    return lambda size: all(takes_branch(size) for takes_branch in takes)
+
+
+def _agree(takes: Callable[[int], bool], condition: str) -> bool:
+    return all(takes(n) == (holds(condition, {"n": n}) is not False) for n in SAMPLES)
 
 
 def _ranges(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import onnx_aot
-from onnx_aot.errors import InferenceError, OnnxExporterWarning
+from onnx_aot.errors import OnnxExporterWarning
 
 SIZES = (0, 1, 7, 30, 31, 47, 100)
 
@@ -145,15 +145,13 @@ def test_the_module_keeps_its_table() -> None:
 
 
 @pytest.mark.parametrize("make", [Interpolated, Halved])
-def test_a_bound_with_other_results_beyond_stays(make: Any) -> None:
+def test_a_bound_with_other_results_beyond_becomes_a_branch(make: Any) -> None:
     model = make()
-    with pytest.warns(OnnxExporterWarning, match="branches on sizes"):
-        program = export(model, torch.randn(2, 30, 8))
-    for size in (0, 1, 7, 30):
+    program = export(model, torch.randn(2, 30, 8))
+    assert [node.op_type for node in program.model.graph].count("If") == 1
+    for size in (0, 1, 7, 30, 31, 64):
         y = torch.randn(3, size, 8)
         torch.testing.assert_close(program(y)[0], model(y))
-    with pytest.raises(InferenceError, match="captured for 0 to 30"):
-        program(torch.randn(3, 31, 8))
 
 
 def test_a_far_bound_takes_no_second_capture() -> None:

@@ -55,6 +55,21 @@ class Merging(nn.Module):
         return x
 
 
+class MergingOrRefusing(Merging):
+    """Refuses too few tokens, in a function of its own."""
+
+    @staticmethod
+    def find(x: Tensor, most: int) -> Callable[[Tensor], Tensor]:
+        count = min(most, (x.shape[1] - 1) // 2)
+        if count <= 0:  # too few
+            return refuse()
+        return Merging.find(x, most)
+
+
+def refuse() -> Any:
+    raise ValueError("too few tokens")
+
+
 def suggested(message: str) -> Any:
     """The ``Dim`` that a message suggests, made as it is written there."""
     found = list(dict.fromkeys(SUGGESTED.findall(message)))
@@ -63,7 +78,7 @@ def suggested(message: str) -> Any:
 
 
 def test_what_torch_refuses_is_said_in_words_with_a_dim_that_works() -> None:
-    model, x = Merging().eval(), torch.randn(2, 11, 4)
+    model, x = MergingOrRefusing().eval(), torch.randn(2, 11, 4)
     with pytest.raises(DynamicShapeError, match=r"x, axis 1 \('t'\): limited to") as raised:
         onnx_aot.export(model, (x,), dynamic_shapes=({0: "n", 1: Dim("t")},))
     message = str(raised.value)
@@ -72,6 +87,17 @@ def test_what_torch_refuses_is_said_in_words_with_a_dim_that_works() -> None:
     dim = suggested(message)
     program = onnx_aot.export(model, (x,), dynamic_shapes=({0: "n", 1: dim},))
     for n, t in ((2, dim.min), (1, 12), (3, 25)):
+        given = torch.randn(n, t, 4)
+        torch.testing.assert_close(program(given)[0], model(given), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:the model asks for the larger of two sizes")
+def test_all_branches_of_what_torch_refuses_are_captured() -> None:
+    model, x = Merging().eval(), torch.randn(2, 11, 4)
+    shapes = ({0: "n", 1: Dim("t")},)
+    without_limit = ("non-strict", "strict")  # of the time
+    program = onnx_aot.export(model, (x,), dynamic_shapes=shapes, strategies=without_limit)
+    for n, t in ((2, 1), (3, 2), (1, 3), (2, 4), (1, 5), (2, 11), (3, 25)):
         given = torch.randn(n, t, 4)
         torch.testing.assert_close(program(given)[0], model(given), rtol=1e-4, atol=1e-5)
 

@@ -35,10 +35,11 @@ def is_recorded_copy(node: Node) -> bool:
     """True if a capture took the result of one of these operators for a copy."""
     if node.target not in MAY_COPY:
         return False
-    values = [each.meta.get("val") for each in (node.args[0], node) if isinstance(each, Node)]
-    if len(values) < 2 or not all(isinstance(value, torch.Tensor) for value in values):
+    given = node.args[0]
+    source = given.meta.get("val") if isinstance(given, Node) else None
+    result = node.meta.get("val")
+    if not isinstance(source, torch.Tensor) or not isinstance(result, torch.Tensor):
         return False
-    source, result = values
     return source.layout == torch.strided and storage_key(source) != storage_key(result)
 
 

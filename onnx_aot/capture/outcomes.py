@@ -51,9 +51,13 @@ from onnx_aot.capture.sizes.unrolled_loops import (
     find_unrolled,
 )
 from onnx_aot.capture.strategies import DEFAULT, STRATEGIES, Model
+from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.errors import DynamicShapeError
 
 __all__ = ["Outcomes"]
+
+COMPARISONS = 8
+"""About how often two captures that become one program are compared with the model."""
 
 
 class Outcomes:
@@ -66,8 +70,11 @@ class Outcomes:
         done: The attempts, in order.
     """
 
-    def __init__(self, model: Model, requested: DynamicShapes, strict: bool) -> None:
+    def __init__(
+        self, model: Model, requested: DynamicShapes, strict: bool, limit: TimeLimit
+    ) -> None:
         self.model, self.requested, self.strict = model, requested, strict
+        self._limit = limit
         self.done: list[Attempt] = []
         self._own_limits = OwnLimits(model.module, requested)
         self._right: dict[int, bool] = {}
@@ -83,7 +90,7 @@ class Outcomes:
             inputs = attempt.plan.inputs or self.model.inputs
             decisions = self._own_limits.settle(captured.decisions, inputs)
             decisions = settle_choices(
-                captured.program, self.model.module, inputs, self.requested, decisions
+                captured.program, self.model.module, inputs, self.requested, decisions, self._limit
             )
             captured = dataclasses.replace(captured, decisions=decisions)
             attempt = dataclasses.replace(attempt, captured=captured)
@@ -254,14 +261,16 @@ class Outcomes:
     def _inputs_of_branch(self) -> Inputs | None:
         """Inputs that take a branch of the model that the capture lacks, if it can be compared."""
         best = self.best()
-        if best.captured is None or best.limited:
+        if best.captured is None or best.limited or not self._limit.spares(runs=1):
             return None
         inputs, program = self.model.inputs, best.captured.program
         for branch in find_branches(self.requested, best.captured.decisions):
             found = make_other_inputs(inputs, self.requested, [branch.dim], [branch])
             if found is not None:
+                began = self._limit.spent
                 comparable = has_equal_results(program, self.model.module, inputs)
-                return found if comparable else None
+                to_compare = COMPARISONS * (self._limit.spent - began)
+                return found if comparable and self._limit.spares(to_compare, runs=1) else None
         return None
 
     @property
@@ -296,9 +305,17 @@ class Outcomes:
         return self._find_right("beyond") or self._find_right("resized") or self._join()
 
     @property
+    def is_improved(self) -> bool:
+        """True if there is a result without further captures, which the user is warned of."""
+        best = self.best()
+        return best.captured is not None and not best.limited
+
+    @property
     def inputs_of_next_case(self) -> Inputs | None:
         """Inputs of sizes that take a branch of the model that no capture so far does."""
         if not self.of("resized") or self.resized is not None:
+            return None
+        if self.is_improved and not self._limit.spares(runs=1):
             return None
         cases = self._find_cases()
         sizes = find_uncovered(cases, self.requested)

@@ -505,9 +505,9 @@ def capture(
     initialize_lazy_modules(module, inputs)
     sources = find_sources(module, replaceable)
     model = Model(module, inputs, collected, strategies, sources, keeps_state, reuse)
-    attempts = Outcomes(model, requested, strict=on_specialized == "error")
-    plan: Plan | None = _plan_first(requested)
     limit = TimeLimit(is_limited)
+    attempts = Outcomes(model, requested, on_specialized == "error", limit)
+    plan: Plan | None = _plan_first(requested)
     while plan is not None:
         attempts.add(make_attempt(model, plan, limit))
         limit.applies = is_limited and not attempts.has_result

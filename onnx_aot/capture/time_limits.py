@@ -1,8 +1,11 @@
-"""Limits the time until a model is refused.
+"""Limits the time until a model is refused, and that for improving a result.
 
 Torch gives its answer after one capture. The further attempts and the explanation of this package
 end when three times the duration of the first capture, and five seconds, have passed. If the first
 capture stopped at a branch on data, the first run through the whole model counts in its place.
+
+A result that the user is warned of, since the model branches on a size that is promised by name
+only, is improved if that takes a quarter of the first capture's duration and two seconds at most.
 """
 
 from __future__ import annotations
@@ -18,6 +21,13 @@ FACTOR = 3.0
 
 ALLOWANCE = 5.0
 """Seconds in addition, so that small models have every explanation on slow machines too."""
+
+
+SHARE = 0.25
+"""Part of the first capture's duration that may be spent on a better result than its own."""
+
+SPARE = 2.0
+"""Seconds for that in addition; small models have time for several captures."""
 
 
 class _OutOfTimeError(Exception):
@@ -54,6 +64,21 @@ class TimeLimit:
         if self._first is None or not self.applies:
             return None
         return FACTOR * self._first + ALLOWANCE
+
+    @property
+    def is_over(self) -> bool:
+        """True if nothing is begun any more."""
+        return self.largest is not None and self.spent > self.largest
+
+    def spares(self, seconds: float = 0.0, runs: int = 0) -> bool:
+        """Tells whether there is time to make a result better that the user is warned of.
+
+        Args:
+            seconds: What it takes.
+            runs: Captures as long as the first one, in addition.
+        """
+        first = self._first or 0.0
+        return self.spent + seconds + (runs - 1) * first <= SHARE * first + SPARE
 
     def begin_run(self) -> None:
         """Marks the beginning of a run, which ``check`` may end."""

@@ -327,7 +327,7 @@ def _asks_for_truth(frame: FrameType | None, users: FrameType | None) -> bool:
     by_dynamo, asked = False, False
     while frame is not None and frame is not users:
         code = frame.f_code
-        if code in _FOR_USER:
+        if asked and code in _FOR_USER:
             return True
         by_dynamo = by_dynamo or torch_compat.asks_in_dynamo(code)
         asked = code.co_name in _TRUTH or (asked and _passes_on(code.co_filename))

@@ -18,6 +18,7 @@ from onnx_aot.capture.sizes.example_check import accepts, has_equal_results, siz
 from onnx_aot.capture.sizes.guards import Decision
 from onnx_aot.capture.sizes.other_examples import resize_inputs
 from onnx_aot.capture.sizes.size_branches import find_choices, find_dimensions, find_small_sizes
+from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.torch_compat import SIZE_TERM, pytree, set_size_conditions, size_conditions
 
@@ -35,6 +36,7 @@ def settle_choices(
     inputs: Inputs,
     requested: DynamicShapes,
     decisions: Sequence[Decision],
+    limit: TimeLimit,
 ) -> tuple[Decision, ...]:
     """Returns the decisions without choices that change no result.
 
@@ -48,12 +50,20 @@ def settle_choices(
         inputs: The inputs of the capture.
         requested: The user's request.
         decisions: The decisions of the capture.
+        limit: The time that is left.
     """
+    longest = 0.0
     known: dict[tuple[RequestedDim, int], bool | None] = {}
 
     def agrees(dim: RequestedDim, size: int) -> bool | None:
+        nonlocal longest
         if (dim, size) not in known:
+            promised = hasattr(dim.given, "__name__")
+            if limit.is_over if promised else not limit.spares(longest):
+                return False
+            began = limit.spent
             known[dim, size] = _agrees(program, module, inputs, requested, (dim, size))
+            longest = max(longest, limit.spent - began)
         return known[dim, size]
 
     with warnings.catch_warnings():

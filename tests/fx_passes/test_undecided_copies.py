@@ -13,6 +13,9 @@ from tests.tolerances import assert_close
 
 Tensor = torch.Tensor
 
+# At size 1, all of them share memory, as a warning says.
+pytestmark = pytest.mark.filterwarnings("ignore:the model's code branches on sizes")
+
 
 def reshaped(x: Tensor) -> tuple[Tensor, Tensor]:
     y = x * 2

@@ -187,7 +187,7 @@ def test_no_line_of_strict_captures() -> None:
 @shows("torch.export:ExportedProgram._guards_code", f"{SIZES}.printers:PythonPrinter")
 def test_conditions() -> None:
     def shortened(x: Tensor) -> Tensor:
-        return x[:3] * 2 if x.shape[0] > 3 else x
+        return x[:3] * 2 if x.shape[0] > 3 else x[0]
 
     example = Example(function(shortened), rows, sizes=(4, 6))
     assert any("3" in condition for condition in exported(example).report.conditions)

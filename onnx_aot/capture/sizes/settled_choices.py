@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 
 from onnx_aot.capture.inputs import Inputs
+from onnx_aot.capture.sizes.captured_dimensions import sizes_of
 from onnx_aot.capture.sizes.dimension_requests import DynamicShapes, RequestedDim
 from onnx_aot.capture.sizes.example_check import accepts, has_equal_results, sizes_together
 from onnx_aot.capture.sizes.guards import Decision
-from onnx_aot.capture.sizes.other_examples import resize_inputs
+from onnx_aot.capture.sizes.other_examples import find_root, resize_inputs
 from onnx_aot.capture.sizes.size_branches import find_choices, find_dimensions, find_small_sizes
 from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.dimensions.conditions import holds
-from onnx_aot.torch_compat import SIZE_TERM, pytree, set_size_conditions, size_conditions
+from onnx_aot.torch_compat import (
+    SIZE_TERM,
+    is_symbol,
+    pytree,
+    set_size_conditions,
+    size_conditions,
+    symbolic_expression,
+)
 
 __all__ = ["settle_choices"]
 
@@ -69,7 +77,7 @@ def settle_choices(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's on sizes that the user has not given
         choices = [d for d, _ in find_choices(decisions) if d.kind == "guard"]
-        idle = {id(d): d for d in choices if _is_idle(d, requested, agrees)}
+        idle = {id(d): d for d in choices if _is_idle(program, d, requested, agrees)}
         settled = [d for d in decisions if id(d) not in idle]
         for position, decision in enumerate(settled):
             excluded = list(_find_small(requested, decision))
@@ -130,14 +138,17 @@ def _vary(inputs: Inputs) -> Inputs | None:
     return Inputs(args, kwargs, inputs.separated)
 
 
-def _is_idle(decision: Decision, requested: DynamicShapes, agrees: Agrees) -> bool:
+def _is_idle(
+    program: torch.export.ExportedProgram,
+    decision: Decision,
+    requested: DynamicShapes,
+    agrees: Agrees,
+) -> bool:
     """True if the capture agrees with the model at sizes near the example's that choose otherwise.
 
     These are the nearest ones below and above, the smallest and the largest one; and 1 and 0,
     unless the model refuses them.
     """
-    if _is_bound(decision):
-        return False
     for dim, example, takes in find_dimensions(decision, requested):
         if example is None:
             return False
@@ -148,6 +159,8 @@ def _is_idle(decision: Decision, requested: DynamicShapes, agrees: Agrees) -> bo
             return False
         below, above = [n for n in others if n < example], [n for n in others if n > example]
         tried = dict.fromkeys((*above[:1], *below[-1:], *others[:1], *others[-1:]))
+        if not _is_in_range(program, requested, dim, tried):
+            return False
         if not all(agrees(dim, size) for size in tried):
             return False
         small = [n for n in (1, 0) if smallest <= n <= largest and not takes(n)]
@@ -155,13 +168,22 @@ def _is_idle(decision: Decision, requested: DynamicShapes, agrees: Agrees) -> bo
     return False
 
 
-def _is_bound(decision: Decision) -> bool:
-    """True for a condition such as ``n <= 64``."""
-    import sympy
-
-    inequalities = (sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
-    sides = decision.expression.args
-    return isinstance(decision.expression, inequalities) and any(side.is_Symbol for side in sides)
+def _is_in_range(
+    program: torch.export.ExportedProgram,
+    requested: DynamicShapes,
+    dim: RequestedDim,
+    sizes: Iterable[int],
+) -> bool:
+    """True if a capture has these sizes in the ranges of a dimension and of those named alike."""
+    for other, size in sizes_of(program, requested):
+        if find_root(other) != find_root(dim) or other.derived:
+            continue
+        if not isinstance(size, torch.SymInt) or not is_symbol(size):
+            return False
+        limits = program.range_constraints.get(symbolic_expression(size))
+        if limits is not None and not all(limits.lower <= n <= limits.upper for n in sizes):
+            return False
+    return True
 
 
 def _says(text: str, decision: Decision, requested: DynamicShapes) -> bool:

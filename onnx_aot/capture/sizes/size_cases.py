@@ -241,8 +241,13 @@ def join_cases(
     if program is None:
         return None
     set_size_conditions(program, list(_join_conditions(cases, requested)))
+    # Symbols of captures from 0 and from 1 on have the same names, and differ nevertheless.
+    ranges = [
+        {str(symbol): limits for symbol, limits in case.program.range_constraints.items()}
+        for case in cases
+    ]
     for symbol, limits in program.range_constraints.items():
-        held = [case.program.range_constraints.get(symbol, limits) for case in cases]
+        held = [known.get(str(symbol), limits) for known in ranges]
         lowest, highest = [one.lower for one in held], [one.upper for one in held]
         if any(str(symbol) in case.dims for case in cases):
             ends = min(lowest), max(highest)  # the cases have conditions of their own

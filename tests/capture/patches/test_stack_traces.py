@@ -296,8 +296,8 @@ def capture_error(model: Any) -> str:
 
 
 def size_warning(model: Any) -> str:
+    shapes = ({0: torch.export.Dim.AUTO},)  # with a name, both branches are in the model
     with pytest.warns(OnnxExporterWarning, match="branch") as caught:
-        shapes = ({0: torch.export.Dim.AUTO},)  # a name has the model captured for both branches
         onnx_aot.export(model, (torch.ones(5, 3),), dynamic_shapes=shapes)
     return str(caught[0].message)
 

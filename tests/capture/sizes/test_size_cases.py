@@ -386,3 +386,24 @@ def test_products_for_which_many_sizes_take_the_branch_are_captured_once() -> No
     x = torch.randn(2, 3, 8, 9)
     assert_close(program(x)[0], model(x))
     assert "the model was captured with others" not in str(program.report)
+
+
+def test_captures_from_0_and_from_1_on_are_for_all_sizes() -> None:
+    """The symbols of their sizes have equal names and are not equal."""
+
+    class Bounded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(2, 3, max_norm=1.0)
+
+        def forward(self, x: Tensor, ids: Tensor) -> Tensor:
+            y = x * 2 if x.shape[0] >= 5 else x.clone()
+            return y + self.table(ids % 2).sum(-1)
+
+    model = Bounded().eval()
+    shapes = {"x": {0: "n"}, "ids": {0: "n"}}
+    given = torch.rand(3), torch.arange(3)
+    program = onnx_aot.export(model, given, dynamic_shapes=shapes, state="drop")
+    for n in (3, 4, 5, 9):
+        given = torch.rand(n), torch.arange(n)
+        assert_close(program(*given)[0], model(*given))

@@ -261,7 +261,7 @@ class Outcomes:
     def _inputs_of_branch(self) -> Inputs | None:
         """Inputs that take a branch of the model that the capture lacks, if it can be compared."""
         best = self.best()
-        if best.captured is None or best.limited or not self._limit.spares(runs=1):
+        if best.captured is None or not self.has_warned_result or not self._limit.spares(runs=1):
             return None
         inputs, program = self.model.inputs, best.captured.program
         for branch in find_branches(self.requested, best.captured.decisions):
@@ -305,8 +305,8 @@ class Outcomes:
         return self._find_right("beyond") or self._find_right("resized") or self._join()
 
     @property
-    def is_improved(self) -> bool:
-        """True if there is a result without further captures, which the user is warned of."""
+    def has_warned_result(self) -> bool:
+        """True if the first request has a result, so that further ones only save a warning."""
         best = self.best()
         return best.captured is not None and not best.limited
 
@@ -315,7 +315,7 @@ class Outcomes:
         """Inputs of sizes that take a branch of the model that no capture so far does."""
         if not self.of("resized") or self.resized is not None:
             return None
-        if self.is_improved and not self._limit.spares(runs=1):
+        if self.has_warned_result and not self._limit.spares(runs=1):
             return None
         cases = self._find_cases()
         sizes = find_uncovered(cases, self.requested)

@@ -10,12 +10,9 @@ import torch.fx
 
 from onnx_aot.errors import FunctionalizationError
 from onnx_aot.metadata.provenance import location
-from onnx_aot.torch_compat import aten, sizes_nearby, storage_key
+from onnx_aot.torch_compat import MAY_COPY, RESHAPES, sizes_nearby, storage_key
 
 __all__ = ["check_copies"]
-
-_RESHAPES = (aten.reshape.default, aten.reshape_as.default, aten.flatten.using_ints)
-_MAY_COPY = (*_RESHAPES, aten.contiguous.default)
 
 
 def check_copies(
@@ -38,11 +35,11 @@ def check_copies(
     written = {key for nodes in writes.values() for key in map(_key, nodes)} - {None}
     order: dict[torch.fx.Node, int] = {}
     for node in graph.nodes:
-        keys = (_key(node.args[0]), _key(node)) if node.target in _MAY_COPY else (None, None)
+        keys = (_key(node.args[0]), _key(node)) if node.target in MAY_COPY else (None, None)
         if None in keys or keys[0] == keys[1] or written.isdisjoint(keys):
             continue
         source, result = node.args[0].meta["val"], node.meta["val"]
-        if not _may_share_memory(source, result, node.target in _RESHAPES):
+        if not _may_share_memory(source, result, node.target in RESHAPES):
             continue
         order = order or {each: position for position, each in enumerate(graph.nodes)}
         if any(

@@ -85,6 +85,8 @@ from onnx_aot.torch_compat.modules import (
 from onnx_aot.torch_compat.namespaces import namespaces_of_files
 from onnx_aot.torch_compat.overloads import (
     ASSERTIONS,
+    MAY_COPY,
+    RESHAPES,
     Missing,
     Namespace,
     aten,
@@ -288,6 +290,7 @@ __all__ = [
     "LOG",
     "LOG2",
     "LOG_FILE",
+    "MAY_COPY",
     "META_TENSORS",
     "MODULE_CALLS",
     "NO_MODULE",
@@ -296,6 +299,7 @@ __all__ = [
     "PRIVATE",
     "QUIET",
     "REGISTRIES",
+    "RESHAPES",
     "ROUNDED_SIZES",
     "SETS_GRADIENTS",
     "SHORT_PATHS",

@@ -9,6 +9,8 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 __all__ = [
     "ASSERTIONS",
+    "MAY_COPY",
+    "RESHAPES",
     "Missing",
     "Namespace",
     "aten",
@@ -127,6 +129,11 @@ def overload_name(target: OpOverload) -> str:
     """The overload part of an operator's name; ``"default"`` if there is none."""
     return str(target._overloadname)
 
+
+RESHAPES = (aten.flatten.using_ints, aten.reshape.default, aten.reshape_as.default)
+
+MAY_COPY = (*RESHAPES, aten.contiguous.default)
+"""Operators whose results share memory with their argument or not, as sizes and strides allow."""
 
 ASSERTIONS = frozenset(
     {

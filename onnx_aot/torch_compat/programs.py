@@ -41,6 +41,7 @@ _GUARDS = f"{_PROGRAM}._guards_code"
 def copy_program(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Copies a program; the copy has its own graph and signature and shares the weights."""
     duplicate = copy.copy(program)
+    _replace(duplicate, program.range_constraints, dict(program.range_constraints))
     _replace(duplicate, program.graph_module, _copy_graph_module(program.graph_module))
     return duplicate
 

@@ -11,28 +11,25 @@ from torch.fx import Node
 
 from onnx_aot.torch_compat import (
     ASSERTIONS,
+    MAY_COPY,
     HigherOrderOperator,
     OpOverload,
-    aten,
     pytree,
     schema_of,
     storage_key,
 )
 
-__all__ = ["MAY_COPY", "WithoutAssertions", "is_recorded_copy", "may_write_weights", "run_graph"]
-
-
-MAY_COPY = (
-    aten.contiguous.default,
-    aten.flatten.using_ints,
-    aten.reshape.default,
-    aten.reshape_as.default,
-)
-"""Operators whose results share memory with their argument or not, as sizes and strides allow."""
+__all__ = [
+    "WithoutAssertions",
+    "is_recorded_copy",
+    "may_write_weights",
+    "run_graph",
+    "written_arguments",
+]
 
 
 def is_recorded_copy(node: Node) -> bool:
-    """True if a capture took the result of one of these operators for a copy."""
+    """True if a capture took the result of ``reshape`` or ``contiguous`` for a copy."""
     if node.target not in MAY_COPY:
         return False
     given = node.args[0]
@@ -64,15 +61,22 @@ def may_write_weights(program: torch.export.ExportedProgram) -> bool:
     for node in program.graph.nodes:
         if isinstance(node.target, HigherOrderOperator):
             return True
-        if not isinstance(node.target, OpOverload):
-            continue
-        for position, argument in enumerate(schema_of(node.target).arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                given = node.args[position] if position < len(node.args) else None
-                written = pytree.tree_leaves(node.kwargs.get(argument.name, given))
-                if weights & {_base_of(one).name for one in written if isinstance(one, Node)}:
-                    return True
+        if weights & {_base_of(one).name for one in written_arguments(node)}:
+            return True
     return False
+
+
+def written_arguments(node: Node) -> list[Node]:
+    """Returns the arguments that an operator writes to, as its schema says."""
+    found: list[Node] = []
+    if not isinstance(node.target, OpOverload):
+        return found
+    for position, argument in enumerate(schema_of(node.target).arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = node.args[position] if position < len(node.args) else None
+            leaves = pytree.tree_leaves(node.kwargs.get(argument.name, given))
+            found += [leaf for leaf in leaves if isinstance(leaf, Node)]
+    return found
 
 
 def _base_of(node: Node) -> Node:

@@ -23,6 +23,7 @@ from onnx_aot.capture.time_limits import TimeLimit
 from onnx_aot.dimensions.conditions import holds
 from onnx_aot.torch_compat import (
     SIZE_TERM,
+    has_elements,
     is_symbol,
     pytree,
     set_size_conditions,
@@ -120,7 +121,12 @@ def _vary(inputs: Inputs) -> Inputs | None:
     leaves, structure = pytree.tree_flatten((inputs.args, inputs.kwargs))
     generator = torch.Generator().manual_seed(0)
     for position, leaf in enumerate(leaves):
-        if not isinstance(leaf, torch.Tensor) or leaf.numel() < 2 or leaf.device.type == "meta":
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        if not has_elements(leaf):
+            return None
+        is_plain = leaf.layout == torch.strided and not leaf.is_quantized
+        if not is_plain or leaf.numel() < 2:
             continue
         first = leaf.reshape(-1)[0]
         if not bool((leaf == first).all()):
@@ -190,9 +196,8 @@ def _says(text: str, decision: Decision, requested: DynamicShapes) -> bool:
     """True if a condition of a program says what a decision about one size does."""
     terms = {match[0] for match in SIZE_TERM.finditer(text)}
     ((symbol, (sources, example)),) = decision.symbols.items()
-    if len(terms) != 1 or not any(
-        requested.at(term) == requested.at(source) for term in terms for source in sources
-    ):
+    dims = {*map(requested.at, sources)} - {None}
+    if len(terms) != 1 or dims.isdisjoint(map(requested.at, terms)):
         return False
     on_n = SIZE_TERM.sub("n", text)
     sizes = (*range(2, 130), *range(2 * (example or 1), 2 * (example or 1) + REACH + 1))

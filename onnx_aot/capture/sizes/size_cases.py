@@ -256,6 +256,14 @@ def join_cases(
         if ends[0] > ends[1]:
             return None  # they branch on this size too, and were captured on both sides
         program.range_constraints[symbol] = type(limits)(*ends)
+    samples = [case.inputs for case in cases]
+    for case in cases:
+        others = (s for s in _list_samples(cases, requested) if case.takes(s))
+        samples += [_resize(case.inputs, s, cases, requested) for s in itertools.islice(others, 2)]
+    if not all(has_equal_results(program, module, sample) for sample in samples):
+        return None
+    if not is_right_for_example(program, module, inputs, requested):
+        return None
     widened = {
         str(s): limits
         for s, limits in program.range_constraints.items()
@@ -263,13 +271,7 @@ def join_cases(
     }
     for part in (program, *(case.program for case in cases)):
         widen_sizes([node.meta.get("val") for node in part.graph.nodes], widened)
-    samples = [case.inputs for case in cases]
-    for case in cases:
-        others = (s for s in _list_samples(cases, requested) if case.takes(s))
-        samples += [_resize(case.inputs, s, cases, requested) for s in itertools.islice(others, 2)]
-    if not all(has_equal_results(program, module, sample) for sample in samples):
-        return None
-    return program if is_right_for_example(program, module, inputs, requested) else None
+    return program
 
 
 def resize_for_case(cases: Sequence[Case], sizes: Sizes, requested: DynamicShapes) -> Inputs:

@@ -1,4 +1,4 @@
-"""Which questions about sizes count as choices of the user's line."""
+"""Questions about sizes that count as choices of the user's line."""
 
 from __future__ import annotations
 

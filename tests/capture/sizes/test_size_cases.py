@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import onnx_aot
-from onnx_aot.errors import DynamicShapeError, OnnxExporterWarning
+from onnx_aot.capture.sizes import size_cases
+from onnx_aot.errors import DynamicShapeError, InferenceError, OnnxExporterWarning
 from tests.tolerances import assert_close
 
 LENGTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 40)
@@ -407,3 +408,16 @@ def test_captures_from_0_and_from_1_on_are_for_all_sizes() -> None:
     for n in (3, 4, 5, 9):
         given = torch.rand(n), torch.arange(n)
         assert_close(program(*given)[0], model(*given))
+
+
+def test_captures_that_cannot_be_joined_keep_their_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model that is exported then is the capture of one branch."""
+
+    def turn(x: Tensor) -> Tensor:
+        return x.flip(0) if x.shape[0] > 8 else x * 2
+
+    monkeypatch.setattr(size_cases, "has_equal_results", lambda *args: False)
+    with pytest.warns(OnnxExporterWarning, match="branches on sizes"):
+        program = onnx_aot.export(turn, (torch.rand(4),), dynamic_shapes=({0: "n"},))
+    with pytest.raises(InferenceError, match="captured for 0 to 8"):
+        program(torch.rand(9))

@@ -30,7 +30,7 @@ def reshaped(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def only_the_copy(x: Tensor) -> Tensor:
-    """What shares memory is not read afterwards."""
+    """Reads nothing afterwards that shares memory."""
     y = (x * 2).transpose(0, 1).contiguous()
     y += 10
     return y.transpose(0, 1)

@@ -264,14 +264,14 @@ class Outcomes:
         if best.captured is None or not self.has_warned_result or not self._limit.spares(runs=1):
             return None
         inputs, program = self.model.inputs, best.captured.program
-        for branch in find_branches(self.requested, best.captured.decisions):
-            found = make_other_inputs(inputs, self.requested, [branch.dim], [branch])
-            if found is not None:
-                began = self._limit.spent
-                comparable = has_equal_results(program, self.model.module, inputs)
-                to_compare = COMPARISONS * (self._limit.spent - began)
-                return found if comparable and self._limit.spares(to_compare, runs=1) else None
-        return None
+        branches = list(find_branches(self.requested, best.captured.decisions))
+        began = self._limit.spent
+        if not branches or not has_equal_results(program, self.model.module, inputs):
+            return None
+        if not self._limit.spares(COMPARISONS * (self._limit.spent - began), runs=1):
+            return None
+        made = (make_other_inputs(inputs, self.requested, [b.dim], [b]) for b in branches)
+        return next((found for found in made if found is not None), None)
 
     @property
     def _inputs_of_other_branch(self) -> Inputs | None:

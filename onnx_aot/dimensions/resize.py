@@ -72,12 +72,10 @@ def _resize_axis(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     before = tensor.shape[axis]
     if size == before:
         return tensor
-    if before == 0:
+    if before == 0 or tensor.is_meta or isinstance(tensor, FakeTensor):
         return tensor.new_zeros((*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]))
     positions = torch.arange(size, device=tensor.device)
     taken = tensor.index_select(axis, positions % before)
-    if tensor.is_meta or isinstance(tensor, FakeTensor):
-        return taken
     if size > before and tensor.dtype in REAL and bool((tensor != tensor.round()).any()):
         factors = 1 - (positions // before).clamp(max=32).to(tensor.dtype) / 64
         taken = taken * factors.reshape([-1 if i == axis else 1 for i in range(tensor.dim())])
@@ -87,6 +85,6 @@ def _resize_axis(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
 
 
 def _is_sorted(tensor: torch.Tensor) -> bool:
-    if tensor.is_complex():
-        return False
+    if tensor.is_complex() or (tensor.is_floating_point() and tensor.itemsize == 1):
+        return False  # torch has no order of these
     return bool((tensor[1:] >= tensor[:-1]).all())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
 from torch.export import Dim
 from torch.nn import functional
 from torch.testing import assert_close
@@ -116,3 +117,30 @@ def test_a_bound_stays_where_branches_cannot_be_one_model() -> None:
         export(shorten, torch.randn(2, 6), Dim("n", min=1))
     with pytest.warns(OnnxExporterWarning, match="branches on sizes"):
         onnx_aot.export(shorten, (torch.randn(2, 6),), dynamic_shapes=({1: "n"},))
+
+
+@pytest.mark.filterwarnings("ignore:the model's code branches on sizes")
+@pytest.mark.parametrize("place", ["fake", "meta"])
+@pytest.mark.parametrize("length", [6, 7])
+def test_tensors_without_values_settle_nothing(place: str, length: int) -> None:
+    class Filled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return fill_up(x) * self.weight
+
+    with FakeTensorMode() if place == "fake" else torch.device("meta"):
+        model, x = Filled(), torch.ones(2, length)
+    program = onnx_aot.export(model, (x,), dynamic_shapes=({1: "n"},))
+    assert count_branches(program) == 0
+
+
+def test_eight_bits_are_varied_too() -> None:
+    def double(x: Tensor) -> Tensor:
+        return x.float() * 2 if x.shape[0] % 3 else x.float() + x.float()
+
+    x = torch.ones(7).to(torch.float8_e4m3fn)
+    program = onnx_aot.export(double, (x,), dynamic_shapes=({0: "n"},))
+    assert count_branches(program) == 0
